@@ -65,6 +65,7 @@ def render(stats: dict[str, Any], width: int | None = None) -> str:
     else:
         lines.append("no application is attached: corelane run NAME attaches one")
     lines += [deadline_line(app) for app in stats["apps"] if app.get("deadline") is not None]
+    lines += [memory_line(app) for app in stats["apps"] if app.get("memory") is not None]
     for row in (*stats["apps"], *stats["loops"], *stats["uplinks"]):
         label = label_of(row) if row.get("name") else f"loop on cpu {row['cpu']}"
         if lost := dropped(row):
@@ -87,6 +88,16 @@ def deadline_line(app: Mapping[str, Any]) -> str:
     if d["state"] in ("refused", "missed"):
         text += f": {d['text']}"
     return text
+
+
+def memory_line(app: Mapping[str, Any]) -> str:
+    """What an application holds of memory that it can give back."""
+    m = app["memory"]
+    held, limit, least, most = (m[f"{key}_bytes"] / 2**20 for key in ("held", "limit", "least", "most"))
+    text = (
+        f"{label_of(app)} elastic memory: {held:,.1f} MiB held, {limit:,.1f} allowed, {least:,.1f} to {most:,.1f} asked"
+    )
+    return f"{text}; stubborn: {m['text']}" if m["stubborn"] else text
 
 
 def run(options: argparse.Namespace) -> int:

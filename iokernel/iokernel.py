@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic.nic import Nic
-from ..runtime.config import AppConfig, NetworkConfig
+from ..runtime.config import AppConfig, MemoryConfig, NetworkConfig
 from ..runtime.errors import ConfigError, CorelaneError, Refused, check
 from ..runtime.peers import Peer
 from ..runtime.typed import typed
@@ -32,6 +32,7 @@ from .control.admission import Admission
 from .control.applications import Applications
 from .control.claims import OwnClaim
 from .control.deadlines import Answer, Deadlines
+from .control.elastic import Elastic
 from .control.manager import CoreManager, parse_params
 from .control.promises import Ask
 from .control.registry import Grant
@@ -56,10 +57,11 @@ class Iokernel:
     "block", what a loop without work does. policy: who decides how cores move ("delay", "module:function",
     "file.so:symbol"; None: kthreads stay where they were put). apps: what the configuration says about applications, by
     name. areas: storage areas that it gives out (areas.py); they stay the caller's. network: addresses and MTU.
-    outside, allowance, idle, allocation, access, memory, patience: the finer settings (settings.py).
+    outside, allowance, idle, allocation, access, memory, batch_memory, patience: the finer settings (settings.py).
 
     tell: called with an event and a line for people: "shared" for each other iokernel that uses CPUs of ours, by
-    `start`; "gone" for an uplink whose device went away, once, by the control thread. None: it is logged as a warning.
+    `start`; by the control thread "gone" for an uplink whose device went away, once, "missed" for a promised deadline,
+    "stubborn" for batch work that does not give memory back. None: it is logged as a warning.
 
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
     rate.
@@ -86,6 +88,7 @@ class Iokernel:
         allocation: Allocation | None = None,
         access: Access | None = None,
         memory: AppMemory | None = None,
+        batch_memory: MemoryConfig | None = None,
         patience: Patience | None = None,
         tell: Callable[[str, str], None] | None = None,
         manual_hz: int = 0,
@@ -130,6 +133,9 @@ class Iokernel:
         self._deadlines = Deadlines(
             self._lock, lambda: self._applications.attached, self._manager, self._admission.users, self._tell
         )
+        self._elastic = Elastic(
+            self._lock, lambda: self._applications.attached, batch_memory or MemoryConfig(), self._tell
+        )
         self._io: Any = None
         self._server: ControlServer | None = None
         self._thread: threading.Thread | None = None
@@ -161,6 +167,7 @@ class Iokernel:
             self._io = self._make_io()
             self._applications.begin(self._io)
             self._deadlines.begin(self._io)
+            self._elastic.begin(self._io)
             loops, workers = ([cpu for cpu in cpus if cpu >= 0] for cpus in (self._loop_cpus, self._worker_cpus))
             self._own_claim = OwnClaim(self.socket_path, loops, workers)
             err = ffi.new("char[256]")
@@ -254,12 +261,16 @@ class Iokernel:
                 self._own_claim = None
             self._applications.clear()
             self._deadlines.begin(None)
+            self._elastic.begin(None)
 
     # What the control server calls, in its thread (Registry).
 
     def register(self, hello: Any, peer: Peer) -> Grant:
         """Register an application (Registry). Raises Refused with the reason if it may not have what it asks."""
-        return self._applications.register(hello, peer)
+        grant = self._applications.register(hello, peer)
+        if self._elastic.limits and self._server is not None:
+            self._server.look_soon()  # its arena may be room that batch work has to make
+        return grant
 
     def unregister(self, app: int) -> None:
         """An application has gone (Registry): its cores and buffers are taken back."""
@@ -311,7 +322,7 @@ class Iokernel:
 
     def look(self) -> float:
         """See to deadlines, and tell of uplinks whose device went away (Registry)."""
-        return min(self._deadlines.look(), self._look_at_uplinks())
+        return min(self._deadlines.look(), self._elastic.look(), self._look_at_uplinks())
 
     def _look_at_uplinks(self) -> float:
         for nic in list(self._watched):
@@ -365,7 +376,7 @@ class Iokernel:
         with self._lock:
             if self._io is None:
                 raise CorelaneError("read the iokernel's statistics", "it is not running", "start it")
-            parts = self._applications, self._uplinks, self._manager, self._deadlines
+            parts = self._applications, self._uplinks, self._manager, self._deadlines, self._elastic
             return {
                 "version": 1,
                 "pid": os.getpid(),

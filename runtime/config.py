@@ -146,6 +146,20 @@ class CoresConfig(Group):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemoryConfig(Group):
+    """[memory]"""
+
+    limit_mib: int = option(
+        0, "arenas, and what batch work holds of memory that it can give back, together; 0: any", low=0, high=1 << 30
+    )
+    free_mib: int = option(
+        0, "memory that the machine is to keep free, if batch work can give some back; 0: none", low=0, high=1 << 30
+    )
+    shrink_ms: int = option(1000, "how long batch work has to give memory back", low=250, high=3_600_000)
+    stubborn: str = option("show", "what is done with one that does not: only shown, or ended", choices=("show", "end"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class StorageConfig(Group):
     """[storage]"""
 
@@ -358,6 +372,7 @@ class Config:
     policy: dict[str, int | float] = option(
         dict, "the policy's settings by name, as in target_us = 10", check=_param_name
     )
+    memory: MemoryConfig = option(MemoryConfig, "memory that batch work gives back when others need it")
     nic: NicConfig = option(NicConfig, "the uplink NIC")
     network: NetworkConfig = option(NetworkConfig, "addresses")
     storage: StorageConfig = option(StorageConfig, "areas of a disk that applications are given")

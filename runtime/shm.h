@@ -88,6 +88,9 @@ struct cl_arena_preempt {
     /* 1: another member of its group has taken over, and it is to drain. Writer: the iokernel's controlling thread, once
      * (relaxed: it announces nothing). Reader: the port's watcher, some times a second. */
     uint32_t drain;
+    /* Bytes that it may hold of memory that it can give back (corelane/libos/elastic.h); 0: as many as it likes. Writer:
+     * the controlling thread (relaxed), seldom. Readers: the application's code, as often as it likes. */
+    uint64_t memory_bytes;
 };
 
 /* The doorbell word: further on in the header's page, in a pair of lines of its own. Which one differs from arena to
@@ -256,6 +259,7 @@ _Static_assert(offsetof(struct cl_state_loop, heartbeat_tsc) == 64,
 _Static_assert(sizeof(struct cl_state_core) == 64, "one line a core");
 _Static_assert(sizeof(struct cl_arena_header) <= CL_ARENA_PREEMPT_OFFSET, "the look line comes after it");
 _Static_assert(sizeof(struct cl_arena_preempt) == 64, "one line");
+_Static_assert(offsetof(struct cl_arena_preempt, memory_bytes) == 16, "64-bit fields aligned");
 _Static_assert(sizeof(struct cl_arena_doorbell) == 64, "one line");
 _Static_assert(CL_SHM_MAX_KTHREADS <= 64, "a bit each");
 _Static_assert(sizeof(struct cl_state_kthread) == 64, "one line a kthread");

@@ -21,6 +21,7 @@
     cores.py manager.py   what an application may claim of the cores; which policy decides
     deadlines.py promises.py progress.py filling.py   batch work with a deadline: asking for it; who is admitted and
                     what becomes of it; how fast it goes; which shares of the cores keep all deadlines
+    elastic.py memory.py resident.py   memory that batch work can give back: what each may hold, and who does not shrink
     claims.py       which CPUs other iokernels of this machine use
     lingering.py    applications that were killed and have not ended
     statistics.py report.py moves.py   statistics as JSON, and each part of them; the log of moves

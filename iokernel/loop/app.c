@@ -301,6 +301,16 @@ int cl_io_app_state(struct cl_io *io, uint32_t id, uint32_t state, char *err)
     return rc < 0 ? rc : io_await_loops(io, io->config.command_timeout_ms, err);
 }
 
+int cl_io_app_memory(struct cl_io *io, uint32_t id, uint64_t bytes)
+{
+    struct io_app *app = io_app_by_id(io, id);
+    if (!app)
+        return -ENOENT;
+    struct cl_arena_preempt *line = (void *)((uint8_t *)app->memory.base + CL_ARENA_PREEMPT_OFFSET);
+    cl_store_relaxed(&line->memory_bytes, bytes);
+    return 0;
+}
+
 int cl_io_app_ask_drain(struct cl_io *io, uint32_t id)
 {
     struct io_app *app = io_app_by_id(io, id);

@@ -316,6 +316,8 @@ CL_API int cl_io_app_remove(struct cl_io *io, uint32_t app, struct cl_io_app_fin
 CL_API int cl_io_app_state(struct cl_io *io, uint32_t app, uint32_t state, char *err);
 /* Tell an application that it is to drain, by a word in its arena. -ENOENT. */
 CL_API int cl_io_app_ask_drain(struct cl_io *io, uint32_t app);
+/* Tell an application how many bytes it may hold of memory that it can give back; 0: as many as it likes. -ENOENT. */
+CL_API int cl_io_app_memory(struct cl_io *io, uint32_t app, uint64_t bytes);
 CL_API int cl_io_app_stats(const struct cl_io *io, uint32_t app, struct cl_io_app_stats *out);
 /* What the application says of itself (shm.h). Numbers and names are whatever it has written. */
 CL_API int cl_io_app_counters(const struct cl_io *io, uint32_t app, struct cl_arena_counters *out);

@@ -182,6 +182,12 @@ def lease_view(lease: _Words) -> _Bytes:
 def lease_return(runtime: _Int, lease: _Words) -> int:
     """Give it back. 0, or -errno."""
 
+def elastic_limit(memory: _Int) -> int:
+    """Bytes that an Elastic (its address) may hold now."""
+
+def elastic_use(memory: _Int, n_bytes: _Int) -> int:
+    """Use the first n_bytes of it from now on, or as many as are allowed: how many. The rest is given back."""
+
 def tcp_write_from(stream: _Int, region: _Int, offset: _Int, length: _Int, timeout_ns: _Int) -> int:
     """As tcp_write, of bytes of a Region (its address), without a copy. Blocks the uthread."""
 
