@@ -40,11 +40,6 @@ class Progress:
         while len(self.samples) > 2 and now_s - self.samples[1].at_s > _KEPT_S:
             self.samples.popleft()
 
-    def begin_again(self) -> None:
-        """Leave out what was before the newest sample."""
-        while len(self.samples) > 1:
-            self.samples.popleft()
-
     @property
     def units(self) -> int:
         """Done, as far as it is known; 0: nothing is."""
