@@ -34,6 +34,10 @@ def measure(stats: Mapping[str, Any]) -> Metrics:
             _row(out, "app_cores", labels, app["cores"])
         if app.get("counters") is not None:
             _own(out, labels, app["counters"]["values"])
+        for name, value in _numbers(app.get("deadline") or {}):
+            out.add("gauge", f"corelane_app_deadline_{name}", labels, value)
+        for name, value in _numbers(app.get("memory") or {}):
+            out.add("gauge", f"corelane_app_elastic_{name}", labels, value)
         for service in app.get("services", ()):
             _service(out, labels, service)
     if stats.get("cores") is not None:
@@ -41,6 +45,13 @@ def measure(stats: Mapping[str, Any]) -> Metrics:
             _row(out, "core", {"cpu": str(core["cpu"])}, core)
         for allocator in stats["cores"]["allocators"]:
             _row(out, "allocator", {"loop": str(allocator["loop"])}, allocator)
+    told = dict(stats.get("deadlines", {}))
+    for reason, n in told.pop("reasons", {}).items():
+        out.add("counter", "corelane_deadlines_missed_by_reason_total", {"reason": reason}, n)
+    for name, n in _numbers(told):
+        out.add("counter", f"corelane_deadlines_{name}_total", {}, n)
+    for name, n in _numbers(stats.get("memory", {})):
+        out.add("counter", f"corelane_elastic_{name}_total", {}, n)
     for event, n in stats["control"].items():
         if isinstance(n, int):
             out.add("counter", "corelane_control_events_total", {"event": event}, n)

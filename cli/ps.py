@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from . import values
@@ -63,6 +64,8 @@ def render(stats: dict[str, Any], width: int | None = None) -> str:
         lines += fitting(rows, _WANTED, _HEAD[:4], width)
     else:
         lines.append("no application is attached: corelane run NAME attaches one")
+    lines += [deadline_line(app) for app in stats["apps"] if app.get("deadline") is not None]
+    lines += [memory_line(app) for app in stats["apps"] if app.get("memory") is not None]
     for row in (*stats["apps"], *stats["loops"], *stats["uplinks"]):
         label = label_of(row) if row.get("name") else f"loop on cpu {row['cpu']}"
         if lost := dropped(row):
@@ -70,6 +73,31 @@ def render(stats: dict[str, Any], width: int | None = None) -> str:
         if failed := failures(row):
             lines.append(f"{label} failed: " + ", ".join(f"{n:,} {k}" for k, n in failed.items()))
     return "\n".join(piece for line in lines for piece in values.wrapped(line, width))
+
+
+def deadline_line(app: Mapping[str, Any]) -> str:
+    """An application's deadline: how far it is, when it will be done, and what it was promised or told."""
+    d = app["deadline"]
+    part = 100 * d["done"] / d["work"]
+    text = f"{label_of(app)} deadline: {d['state']}, {part:.0f} % of {d['work']:,} {d['counter']} done"
+    text += f" in {d['passed_s']:.1f} of {d['within_s']:g} s"
+    if d["ends_in_s"] is not None:
+        text += f", the end expected at {d['passed_s'] + d['ends_in_s']:.1f} s"
+    if d["state"] == "admitted":
+        text += f", {d['promised_cores']:.2f} cores promised" + ("" if d["in_time"] else "; it will be late")
+    if d["state"] in ("refused", "missed"):
+        text += f": {d['text']}"
+    return text
+
+
+def memory_line(app: Mapping[str, Any]) -> str:
+    """What an application holds of memory that it can give back."""
+    m = app["memory"]
+    held, limit, least, most = (m[f"{key}_bytes"] / 2**20 for key in ("held", "limit", "least", "most"))
+    text = (
+        f"{label_of(app)} elastic memory: {held:,.1f} MiB held, {limit:,.1f} allowed, {least:,.1f} to {most:,.1f} asked"
+    )
+    return f"{text}; stubborn: {m['text']}" if m["stubborn"] else text
 
 
 def run(options: argparse.Namespace) -> int:

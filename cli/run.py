@@ -15,7 +15,7 @@ from ..runtime.ending import end_now
 from ..runtime.errors import CorelaneError
 from ..runtime.notify import STOPPING, notify
 from ..runtime.paths import default_socket
-from . import tracing, values
+from . import deadline, tracing, values
 from .replacing import LOOK_S, tell_replaced
 from .saying import say
 from .usage import WrongUsage
@@ -174,6 +174,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="and is sent a signal, for code without probes that may be interrupted; if [apps.NAME] or [users.NAME] "
         "there allow it",
     )
+    deadline.add_arguments(parser)
     parser.add_argument(
         "--address",
         type=values.interface,
@@ -214,6 +215,7 @@ def run(options: argparse.Namespace) -> int:
         _end_with_parent()
     if options.cpus is not None and len(options.cpus) != options.kthreads:
         raise WrongUsage("--cpus", f"{len(options.cpus)} CPUs for {options.kthreads} kthreads", "give each one CPU")
+    deadline.check(options)
     if service.is_service(options.target) and service.can_be_alone(options):
         return service.become(options)
     target = targets.resolve(options.target, options.option, port=options.port, plain=options.plain)
@@ -245,6 +247,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _refuse_for_loops(options: argparse.Namespace) -> None:
+    if options.work is not None:
+        raise WrongUsage("--work", "a loop of asyncio counts no work", "end it by --seconds")
     if options.kthreads != 1:
         raise WrongUsage("--kthreads", f"a loop of asyncio has one, not {options.kthreads}", "start several of a group")
     if (options.nic or "").startswith("loadgen:"):
@@ -319,7 +323,10 @@ def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[i
 def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runtime, generator: Any) -> int:
     service = target.setup(runtime)
     runtime.publish(service.stats)
+    work: deadline.Work | None = None
     try:
+        if options.work is not None:
+            work = deadline.Work(options, name, runtime, service.stats)
         with runtime.ended_by_signals(), runtime.ends_in_time():  # before anybody can know that it serves
             runtime.start()
             others = runtime.ready(replace=options.replace)
@@ -329,7 +336,7 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
             if generator is not None:
                 _load(runtime, generator)
             else:
-                _wait(options, runtime, service)
+                _wait(options, runtime, service, runtime.wait if work is None else work.wait)
             _stop(options, runtime, service)
         _finish(options, name, runtime, service, generator)
     finally:
@@ -337,7 +344,7 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
         runtime.close()
         service.close()
     runtime.wait(0)  # raises what was found to have failed only then
-    return 0
+    return 1 if work is not None and work.late else 0
 
 
 def _run_loop(options: argparse.Namespace, name: str, main: Main, runtime: Runtime) -> int:
@@ -445,12 +452,14 @@ def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service:
     )
 
 
-def _wait(options: argparse.Namespace, runtime: Runtime, service: Service) -> None:
-    """Until a signal, or the end of --seconds. What works by itself is reported each --every seconds."""
+def _wait(
+    options: argparse.Namespace, runtime: Runtime, service: Service, wait: Callable[[float | None], object]
+) -> None:
+    """Until a signal, the end of --seconds or of the work. What works by itself is reported each --every seconds."""
     from ..apps.registry import Work
 
     if not isinstance(service, Work):
-        runtime.wait(options.seconds)
+        wait(options.seconds)
         return
     over = threading.Event()
 
@@ -462,7 +471,7 @@ def _wait(options: argparse.Namespace, runtime: Runtime, service: Service) -> No
     reporter = threading.Thread(target=report, name="corelane-report")
     reporter.start()
     try:
-        runtime.wait(options.seconds)  # here, in the main thread: it takes the signals
+        wait(options.seconds)  # here, in the main thread: it takes the signals
     finally:
         over.set()
         reporter.join()

@@ -35,7 +35,7 @@ def is_service(text: str) -> bool:
 
 def can_be_alone(options: argparse.Namespace) -> bool:
     """Whether nothing of the command line needs Python."""
-    if not tracing.is_default(options):
+    if not tracing.is_default(options) or options.work is not None:
         return False
     if not options.nic:
         return True

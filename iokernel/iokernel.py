@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic.nic import Nic
-from ..runtime.config import AppConfig, NetworkConfig
+from ..runtime.config import AppConfig, MemoryConfig, NetworkConfig
 from ..runtime.errors import ConfigError, CorelaneError, Refused, check
 from ..runtime.peers import Peer
 from ..runtime.typed import typed
@@ -31,7 +31,10 @@ from .control import moves, report
 from .control.admission import Admission
 from .control.applications import Applications
 from .control.claims import OwnClaim
+from .control.deadlines import Answer, Deadlines
+from .control.elastic import Elastic
 from .control.manager import CoreManager, parse_params
+from .control.promises import Ask
 from .control.registry import Grant
 from .control.server import ControlServer
 from .control.settings import Access, Allocation, Allowance, AppMemory, Idle, Outside, Patience
@@ -54,10 +57,11 @@ class Iokernel:
     "block", what a loop without work does. policy: who decides how cores move ("delay", "module:function",
     "file.so:symbol"; None: kthreads stay where they were put). apps: what the configuration says about applications, by
     name. areas: storage areas that it gives out (areas.py); they stay the caller's. network: addresses and MTU.
-    outside, allowance, idle, allocation, access, memory, patience: the finer settings (settings.py).
+    outside, allowance, idle, allocation, access, memory, batch_memory, patience: the finer settings (settings.py).
 
     tell: called with an event and a line for people: "shared" for each other iokernel that uses CPUs of ours, by
-    `start`; "gone" for an uplink whose device went away, once, by the control thread. None: it is logged as a warning.
+    `start`; by the control thread "gone" for an uplink whose device went away, once, "missed" for a promised deadline,
+    "stubborn" for batch work that does not give memory back. None: it is logged as a warning.
 
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
     rate.
@@ -84,6 +88,7 @@ class Iokernel:
         allocation: Allocation | None = None,
         access: Access | None = None,
         memory: AppMemory | None = None,
+        batch_memory: MemoryConfig | None = None,
         patience: Patience | None = None,
         tell: Callable[[str, str], None] | None = None,
         manual_hz: int = 0,
@@ -125,6 +130,12 @@ class Iokernel:
             manager=self._manager,
         )
         self._applications = Applications(self._lock, self._admission, worker_cpus, self._manager)
+        self._deadlines = Deadlines(
+            self._lock, lambda: self._applications.attached, self._manager, self._admission.users, self._tell
+        )
+        self._elastic = Elastic(
+            self._lock, lambda: self._applications.attached, batch_memory or MemoryConfig(), self._tell
+        )
         self._io: Any = None
         self._server: ControlServer | None = None
         self._thread: threading.Thread | None = None
@@ -155,6 +166,8 @@ class Iokernel:
         try:
             self._io = self._make_io()
             self._applications.begin(self._io)
+            self._deadlines.begin(self._io)
+            self._elastic.begin(self._io)
             loops, workers = ([cpu for cpu in cpus if cpu >= 0] for cpus in (self._loop_cpus, self._worker_cpus))
             self._own_claim = OwnClaim(self.socket_path, loops, workers)
             err = ffi.new("char[256]")
@@ -247,16 +260,29 @@ class Iokernel:
                 self._own_claim.close()
                 self._own_claim = None
             self._applications.clear()
+            self._deadlines.begin(None)
+            self._elastic.begin(None)
 
     # What the control server calls, in its thread (Registry).
 
     def register(self, hello: Any, peer: Peer) -> Grant:
         """Register an application (Registry). Raises Refused with the reason if it may not have what it asks."""
-        return self._applications.register(hello, peer)
+        grant = self._applications.register(hello, peer)
+        if self._elastic.limits and self._server is not None:
+            self._server.look_soon()  # its arena may be room that batch work has to make
+        return grant
 
     def unregister(self, app: int) -> None:
         """An application has gone (Registry): its cores and buffers are taken back."""
+        self._deadlines.forget(app)
         self._applications.unregister(app)
+
+    def promise(self, app: int, ask: Ask) -> Answer:
+        """An application asks for a deadline, or what became of it (Registry)."""
+        answer = self._deadlines.ask(self._applications.by_id(app), ask)
+        if ask.work and self._server is not None:
+            self._server.look_soon()
+        return answer
 
     def manage(self, app: int, pid: int, tids: Sequence[int], number: int) -> None:
         """Give cores to the kthreads of an application from now on (Registry)."""
@@ -295,7 +321,10 @@ class Iokernel:
             return self._manager.install(self._io, policy)
 
     def look(self) -> float:
-        """Tell of uplinks whose device went away (server.Registry)."""
+        """See to deadlines, and tell of uplinks whose device went away (Registry)."""
+        return min(self._deadlines.look(), self._elastic.look(), self._look_at_uplinks())
+
+    def _look_at_uplinks(self) -> float:
         for nic in list(self._watched):
             nic.stats()  # asks the device whether it is there, should no frame do so
             if nic.gone:
@@ -346,11 +375,12 @@ class Iokernel:
         (CoreManager.app_stats, None: not managed). uplinks: name, mac, `struct cl_nic_stats` summed over queues.
         control: what the control socket saw. departed: applications that have left, buffers lost by them (always 0),
         and frames dropped that were for them. leaving: names of those that a loop without a core has not let go. cores:
-        CoreManager.stats, None: they are not managed.
+        CoreManager.stats, None: they are not managed. deadlines: Promises.stats; of an application as `deadline`.
         """
         with self._lock:
             if self._io is None:
                 raise CorelaneError("read the iokernel's statistics", "it is not running", "start it")
+            parts = self._applications, self._uplinks, self._manager, self._deadlines, self._elastic
             return {
                 "version": 1,
                 "pid": os.getpid(),
@@ -359,7 +389,7 @@ class Iokernel:
                 "generation": int(lib.cl_io_generation(self._io)),
                 "uptime_s": time.monotonic() - self._started,
                 "subnet": str(self.subnet),
-                **statistics(self._io, self._loop_cpus, self._applications, self._uplinks, self._manager),
+                **statistics(self._io, self._loop_cpus, *parts),
                 "control": {**self._server.counts, "last_error": self._server.last_error} if self._server else {},
             }
 

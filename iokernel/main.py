@@ -147,6 +147,7 @@ def make(
             host_macs=(uplink.mac,) if linked and uplink is not None else (),
             host_addresses=local_ipv4 if linked else tuple,
         ),
+        batch_memory=config.memory,
         allowance=Allowance(app_defaults=config.app_defaults, users=config.users, user_defaults=config.user_defaults),
         idle=Idle(spin_us=io.spin_us, pause_us=io.pause_us),
         allocation=Allocation(

@@ -7,6 +7,8 @@
     awaited.py   its end, and signals (C: deadline.c, stuck.c)
     adopted.py   kthreads that a thread of yours turns
     forked.py    what is left of a runtime in the child of a fork
+    promise.py   work with a deadline (C: promise.c)
+    elastic.py   memory of batch work that can be given back (C: elastic.c)
     stats.py     its counters (C: stats.c, counters.c)
     traced.py    what it writes down of requests, and keeps
     sockets.py, streams.py   UDP sockets and poll sets; TCP connections (C: outside_udp.c, outside_stream.c)
@@ -47,12 +49,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .batch_work.work import Batch, Job, batch
     from .channels import Channel
+    from .elastic import Elastic
     from .handlers.handlers import Handler, c_handler, udp
     from .handlers.periodic import Periodic, every
     from .handlers.python import Request, current_request
     from .handlers.streams import Connection, StreamHandler, tcp
     from .leases import Lease, Region
     from .options import CoreShare, Network, Scheduler, Trace
+    from .promise import Promised
     from .runtime import Runtime
     from .scopes import Scope
     from .sockets import Poll, UdpSocket
@@ -67,6 +71,7 @@ __all__ = [
     "Channel",
     "Connection",
     "CoreShare",
+    "Elastic",
     "Handler",
     "Job",
     "Lease",
@@ -74,6 +79,7 @@ __all__ = [
     "Network",
     "Periodic",
     "Poll",
+    "Promised",
     "Region",
     "Request",
     "Runtime",
@@ -102,6 +108,7 @@ _HOME = {
     "Batch": "batch_work.work",
     "Job": "batch_work.work",
     "batch": "batch_work.work",
+    "Elastic": "elastic",
     "Handler": "handlers.handlers",
     "c_handler": "handlers.handlers",
     "udp": "handlers.handlers",
@@ -127,6 +134,7 @@ _HOME = {
     "TokenBucket": "state.tables",
     "Scope": "scopes",
     "Poll": "sockets",
+    "Promised": "promise",
     "UdpSocket": "sockets",
     "Stepper": "stepper",
     "TcpInfo": "streams",

@@ -1,5 +1,6 @@
 /* Attached mode: the port to an iokernel, what it says, where it wants the kthreads, and the counters that it shows. */
 #include "../drivers/port/port.h"
+#include "elastic.h"
 #include "internal.h"
 #include "net/traced.h"
 
@@ -115,6 +116,7 @@ static unsigned count_all(void *arg, struct cl_counter *out, unsigned room)
 {
     struct cl_runtime *rt = arg;
     unsigned n = cl_runtime_counters(rt, out, room);
+    n += cl_elastic_counters(rt, out + n, room - n);
     return n + (rt->more ? rt->more(rt->more_arg, out + n, room - n) : 0);
 }
 

@@ -35,6 +35,8 @@ struct cl_runtime {
     struct cl_every *every;   /* all of them, under every_lock */
     struct cl_name *names;    /* of functions, pushed by exchange; they go with the runtime */
     struct cl_raises *raises; /* of compiled code (raised.h) */
+    struct cl_spin elastic_lock;
+    struct cl_elastic *elastic; /* its user's, under elastic_lock; NULL: it has none */
 };
 
 /* One line in err[256], or err NULL; returns rc. */

@@ -1,6 +1,7 @@
 /* The runtime: puts scheduler, NIC and network stack together, starts, steps and stops them. See runtime.h. */
 #include "../drivers/port/port.h"
 #include "every.h"
+#include "elastic.h"
 #include "internal.h"
 #include "net/traced.h"
 #include "raised.h"
@@ -280,6 +281,7 @@ void cl_runtime_delete(struct cl_runtime *rt)
         cl_port_publish_latency(rt->nic, NULL, NULL);
         cl_port_on_trace(rt->nic, NULL, NULL);
     }
+    cl_elastic_leave(rt);
     cl_raises_delete(rt->raises); /* while those may be asked who are told */
     cl_sched_delete(rt->sched);
     for (struct cl_every *e; (e = rt->every); free(e))

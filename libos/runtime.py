@@ -26,9 +26,11 @@ from .adopted import Adopted
 from .awaited import STOP_TIMEOUT_S, Awaited
 from .bound import Bound
 from .configure import fill, stack_bytes
+from .elastic import Elastic
 from .handlers.c_functions import address_of_function
 from .leases import Leases
 from .options import CoreShare, Network, Scheduler, Trace
+from .promise import Promising
 from .scopes import Scoped
 from .sockets import Poll, UdpSocket
 from .stats import RuntimeStats, published, read
@@ -56,7 +58,7 @@ _log = logging.getLogger("corelane.libos")
 _abandoned: list[Runtime] = []  # whose kthreads do not come back: they use what C and Python have of them
 
 
-class Runtime(Adopted, Awaited, Bound, Scoped, traced.Traced, forked.Forked, Closing):
+class Runtime(Adopted, Awaited, Bound, Promising, Scoped, traced.Traced, forked.Forked, Closing):
     """An application's kthreads, network stack and handlers.
 
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
@@ -415,6 +417,14 @@ class Runtime(Adopted, Awaited, Bound, Scoped, traced.Traced, forked.Forked, Clo
         from .batch_work.work import start
 
         return start(self, function, args, kwargs)
+
+    @typed("reserve elastic memory")
+    def elastic(self, most: int, *, least: int = 0) -> Elastic:
+        """Memory that batch work can give back when an iokernel needs it for others (elastic.py): `most` bytes, of
+        which it can do with `least`. One of a runtime. Raises CorelaneError."""
+        if not 0 < most < 2**62 or not 0 <= least <= most:
+            raise CorelaneError("reserve elastic memory", f"{least} to {most} bytes cannot be", "give least <= most")
+        return Elastic(self.ptr, most, least)
 
     @property
     def started(self) -> bool:

@@ -147,6 +147,20 @@ class CoresConfig(Group):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemoryConfig(Group):
+    """[memory]"""
+
+    limit_mib: int = option(
+        0, "arenas, and what batch work holds of memory that it can give back, together; 0: any", low=0, high=1 << 30
+    )
+    free_mib: int = option(
+        0, "memory that the machine is to keep free, if batch work can give some back; 0: none", low=0, high=1 << 30
+    )
+    shrink_ms: int = option(1000, "how long batch work has to give memory back", low=250, high=3_600_000)
+    stubborn: str = option("show", "what is done with one that does not: only shown, or ended", choices=("show", "end"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class StorageConfig(Group):
     """[storage]"""
 
@@ -286,6 +300,12 @@ class AppConfig(Group):
         low=0,
         high=MAX_KTHREADS,
     )
+    deadline_cores: float | None = option(
+        None,
+        "cores that may be promised to it for work with a deadline; default: within users.NAME.deadline_cores",
+        low=0,
+        high=MAX_KTHREADS,
+    )
     max_cores: int | None = option(None, "most cores; default: one a kthread", low=1, high=MAX_KTHREADS)
     weight: int | None = option(
         None, "share among equals; default: as it asks, within users.NAME.weight", low=1, high=1000
@@ -334,6 +354,12 @@ class UserConfig(Group):
     guaranteed_cores: int = option(
         0, "cores that they may ask to be guaranteed, all together", low=0, high=lib.CL_SHM_MAX_CORES
     )
+    deadline_cores: float = option(
+        0.0,
+        "cores that may be promised to their batch work with deadlines, all together, at the expense of all others",
+        low=0,
+        high=lib.CL_SHM_MAX_CORES,
+    )
     weight: int = option(1, "largest weight that one of them may ask for", low=1, high=1000)
     quantum_signal: bool = option(False, "whether they may ask for a signal at the end of a quantum")
 
@@ -347,6 +373,7 @@ class Config:
     policy: dict[str, int | float] = option(
         dict, "the policy's settings by name, as in target_us = 10", check=_param_name
     )
+    memory: MemoryConfig = option(MemoryConfig, "memory that batch work gives back when others need it")
     nic: NicConfig = option(NicConfig, "the uplink NIC")
     network: NetworkConfig = option(NetworkConfig, "addresses")
     storage: StorageConfig = option(StorageConfig, "areas of a disk that applications are given")

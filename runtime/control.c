@@ -242,6 +242,23 @@ int cl_control_state(int fd, struct cl_control_state *state, uint64_t *delivered
     return (int)cl_min(answer.others, (uint32_t)CL_SHM_MAX_MEMBERS);
 }
 
+int cl_control_promise(int fd, struct cl_control_promise *ask, struct cl_control_promise_ok *answer, int timeout_ms,
+                       char *err)
+{
+    struct exchange x = {.most = sizeof *answer, .deadline_ms = now_ms() + timeout_ms};
+    unsigned none = 0;
+    int rc = question(fd, CL_CONTROL_PROMISE, ask, sizeof *ask, &x, NULL, err);
+    if (rc < 0)
+        return rc;
+    if (x.header.type != CL_CONTROL_PROMISE_OK || x.header.bytes != sizeof *answer)
+        return unexpected(&x, err);
+    answer->header = x.header;
+    rc = receive_all(fd, (char *)answer + sizeof x.header, sizeof *answer - sizeof x.header, NULL, 0, &none,
+                     x.deadline_ms, err);
+    answer->answer.text[sizeof answer->answer.text - 1] = 0;
+    return rc;
+}
+
 /* The text that follows a header. Returns its length. */
 static int receive_text(int fd, const struct cl_control_header *h, char **json, int64_t deadline_ms, char *err)
 {

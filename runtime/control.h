@@ -8,6 +8,8 @@
  *                             <-         KTHREADS_OK, or REFUSE as above
  *   STATE                     ->         a member of a group is ready, or drains (docs/groups.md)
  *                             <-         STATE_OK: frames that come from now on find it so; or REFUSE as above
+ *   PROMISE                   ->         batch work with a deadline: ask for one, or look what became of it
+ *                             <-         PROMISE_OK: what became of it by now; or REFUSE as above (docs/deadlines.md)
  *   (the socket stays open; its end, of either side, is the end of the registration)
  *
  *   connect, STATS            ->
@@ -44,6 +46,7 @@
 #define CORELANE_RUNTIME_CONTROL_H
 
 #include <corelane/runtime/base.h>
+#include <corelane/runtime/promise.h>
 #include "shm.h"
 
 // cffi: begin
@@ -73,6 +76,8 @@
 #define CL_CONTROL_STATE_OK 15
 #define CL_CONTROL_TRACE 16
 #define CL_CONTROL_TRACE_OK 17
+#define CL_CONTROL_PROMISE 18
+#define CL_CONTROL_PROMISE_OK 19
 
 struct cl_control_header {
     uint32_t magic;
@@ -128,6 +133,17 @@ struct cl_control_state_ok {
     uint32_t others; /* how many other members were told to drain */
     uint32_t reserved;
     uint64_t delivered; /* frames put into its rings until now, since it attached: of new flows no more, if it drains */
+};
+
+/* Of the application that is registered on this connection. */
+struct cl_control_promise {
+    struct cl_control_header header;
+    struct cl_promise ask;
+};
+
+struct cl_control_promise_ok {
+    struct cl_control_header header;
+    struct cl_promised answer;
 };
 
 struct cl_control_accept {
@@ -222,6 +238,10 @@ CL_API int cl_control_kthreads(int fd, struct cl_control_kthreads *kthreads, int
 /* Say that the application is ready, or drains, on an attached socket; the header is filled in. Returns how many others
  * were told to drain; *delivered: of struct cl_control_state_ok. Refused: -code, err its text. */
 CL_API int cl_control_state(int fd, struct cl_control_state *state, uint64_t *delivered, int timeout_ms, char *err);
+/* Ask for a deadline, or what became of it, on an attached socket; the header is filled in. Refused: -code, err its
+ * text. */
+CL_API int cl_control_promise(int fd, struct cl_control_promise *ask, struct cl_control_promise_ok *answer,
+                              int timeout_ms, char *err);
 /* Ask for statistics. Returns the length of the zero-terminated JSON text in *json (free() it: cl_control_free). */
 CL_API int cl_control_stats(int fd, char **json, int timeout_ms, char *err);
 CL_API void cl_control_free(char *json);
@@ -251,6 +271,8 @@ _Static_assert(sizeof(struct cl_control_accept) == 720, "no hidden padding");
 _Static_assert(sizeof(((struct cl_control_accept *)0)->note) == CL_CONTROL_NOTE_BYTES, "note");
 _Static_assert(sizeof(struct cl_control_kthreads) == 280, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_state) == 24 && sizeof(struct cl_control_state_ok) == 32, "no hidden padding");
+_Static_assert(sizeof(struct cl_control_promise) == 72 && sizeof(struct cl_control_promise_ok) == 280,
+               "no hidden padding");
 _Static_assert(sizeof(struct cl_control_policy) == 512 && sizeof(struct cl_control_policy) <= CL_CONTROL_MAX_BYTES,
                "no hidden padding");
 _Static_assert(sizeof(struct cl_control_area) == 128, "no hidden padding");

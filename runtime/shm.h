@@ -91,6 +91,9 @@ struct cl_arena_preempt {
     /* How its requests are to be traced from now on: CL_RUNTIME_TRACE_... in the lowest byte, above it a number that
      * changes each time; 0: nobody has asked. Writer and reader: the same. */
     uint32_t trace;
+    /* Bytes that it may hold of memory that it can give back (corelane/libos/elastic.h); 0: as many as it likes. Writer:
+     * the controlling thread (relaxed), seldom. Readers: the application's code, as often as it likes. */
+    uint64_t memory_bytes;
 };
 
 /* The doorbell word: further on in the header's page, in a pair of lines of its own. Which one differs from arena to
@@ -267,6 +270,7 @@ _Static_assert(offsetof(struct cl_state_loop, heartbeat_tsc) == 64,
 _Static_assert(sizeof(struct cl_state_core) == 64, "one line a core");
 _Static_assert(sizeof(struct cl_arena_header) <= CL_ARENA_PREEMPT_OFFSET, "the look line comes after it");
 _Static_assert(sizeof(struct cl_arena_preempt) == 64, "one line");
+_Static_assert(offsetof(struct cl_arena_preempt, memory_bytes) % 8 == 0, "64-bit fields aligned");
 _Static_assert(sizeof(struct cl_arena_doorbell) == 64, "one line: a round reads both words at once");
 _Static_assert(CL_SHM_MAX_KTHREADS <= 64, "a bit each");
 _Static_assert(sizeof(struct cl_state_kthread) == 64, "one line a kthread");

@@ -526,23 +526,14 @@ void port_cores_delete(struct port *port)
     free(port->before);
 }
 
-/* Without the lock, since a stopped iokernel answers only by the timeout. Meanwhile the watcher does not detach, and
- * nobody attaches again, so that the attachment is the same afterwards; port_close ends the wait. */
 static int tell_kthreads(struct port *port, char *err)
 {
     struct cl_control_kthreads kthreads = port->kthreads;
-    int fd = port->control_fd;
-    if (cl_load_relaxed(&port->stopping)) { /* relaxed: port_close sets it under the lock */
-        snprintf(err, CL_CONTROL_ERR_BYTES, "the port is being closed");
-        return -ECANCELED;
-    }
-    port->telling = true;
-    port->joining_fd = fd;
-    pthread_mutex_unlock(&port->lock);
+    int fd = port_begin_telling(port, err);
+    if (fd < 0)
+        return fd;
     int rc = cl_control_kthreads(fd, &kthreads, (int)port->timeout_ms, err);
-    pthread_mutex_lock(&port->lock);
-    port->joining_fd = -1;
-    port->telling = false;
+    port_end_telling(port);
     return rc;
 }
 

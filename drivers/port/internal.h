@@ -1,4 +1,4 @@
-/* What the files of a port share. They call in one direction: watch.c, member.c, cores.c, port.c, herald.c,
+/* What the files of a port share. They call in one direction: watch.c, member.c, cores.c, telling.c, port.c, herald.c,
  * view.c and arena.c. */
 #ifndef CORELANE_DRIVERS_PORT_INTERNAL_H
 #define CORELANE_DRIVERS_PORT_INTERNAL_H
@@ -195,6 +195,11 @@ int port_cores_manage(struct port *port, char *err);
 /* The iokernel is gone: the kthreads get back the class and the CPUs that they had before, and nobody waits for it any
  * more. Under `lock`. Returns how many have to stay in SCHED_IDLE, for want of the right to leave it. */
 unsigned port_cores_unmanage(struct port *port);
+/* telling.c. Lock, once no other thread waits for an answer. -EBUSY: one does all the time; locked, too. */
+int port_lock_to_tell(struct port *port, char *err);
+/* Under `lock`, which is let go of until port_end_telling. Returns the connection. -ECANCELED: locked still. */
+int port_begin_telling(struct port *port, char *err);
+void port_end_telling(struct port *port);
 /* member.c. Whether this arena's iokernel wants it to drain. */
 bool port_is_to_drain(const struct port_arena *a);
 /* It was attached with another state than it has by now: say so. Under `lock`, which is let go of meanwhile. */

@@ -3,10 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <time.h>
-
-#define BUSY_NAP_NS 100000 /* while another thread is telling the iokernel something */
-#define BUSY_NAPS 50000    /* five seconds */
 
 bool port_is_to_drain(const struct port_arena *a)
 {
@@ -14,24 +10,17 @@ bool port_is_to_drain(const struct port_arena *a)
     return cl_load_relaxed(&line->drain);
 }
 
-/* Say what port->state is. Under `lock`, which is let go of while the answer is waited for, as for tell_kthreads of
- * cores.c: meanwhile the attachment stays. */
+/* Say what port->state is. Under `lock`, which is let go of while the answer is waited for, as telling.c
+ * says: meanwhile the attachment stays. */
 static int say(struct port *port, bool others, char *err)
 {
     struct cl_control_state message = {.state = port->state, .others = others};
-    if (cl_load_relaxed(&port->stopping)) { /* relaxed: port_close sets it under the lock */
-        snprintf(err, CL_CONTROL_ERR_BYTES, "the port is being closed");
-        return -ECANCELED;
-    }
-    int fd = port->control_fd;
-    port->telling = true;
-    port->joining_fd = fd;
-    pthread_mutex_unlock(&port->lock);
+    int fd = port_begin_telling(port, err);
+    if (fd < 0)
+        return fd;
     uint64_t delivered = 0;
     int rc = cl_control_state(fd, &message, &delivered, (int)port->timeout_ms, err);
-    pthread_mutex_lock(&port->lock);
-    port->joining_fd = -1;
-    port->telling = false;
+    port_end_telling(port);
     port->said = port->current;
     port->delivered = delivered;
     return rc;
@@ -46,18 +35,8 @@ int port_say_again(struct port *port, char *err)
 int cl_port_say(struct cl_nic *nic, uint32_t state, bool others, char *err)
 {
     struct port *port = port_of(nic);
-    int rc;
-    const struct timespec nap = {0, BUSY_NAP_NS};
-    pthread_mutex_lock(&port->lock);
-    for (uint64_t naps = 0; port->telling && naps < BUSY_NAPS; naps++) {
-        pthread_mutex_unlock(&port->lock);
-        nanosleep(&nap, NULL);
-        pthread_mutex_lock(&port->lock);
-    }
-    if (port->telling) {
-        snprintf(err, CL_CONTROL_ERR_BYTES, "another thread is telling the iokernel something: try again");
-        rc = -EBUSY;
-    } else {
+    int rc = port_lock_to_tell(port, err);
+    if (rc == 0) {
         port->state = state;
         rc = -ENOTCONN;
         if (port->control_fd >= 0)

@@ -96,6 +96,10 @@ CL_API void cl_port_on_trace(struct cl_nic *nic, void (*ask)(void *arg, uint32_t
  * last is said to the next iokernel, too. Returns how many others were told. -ENOTCONN: no iokernel is there, so that it
  * is said later; -EBUSY: another thread is telling it something all the time. Any thread but the watcher. */
 CL_API int cl_port_say(struct cl_nic *nic, uint32_t state, bool others, char *err);
+/* Ask the iokernel for a deadline, or what became of it (struct cl_control_promise, whose header is filled in).
+ * -ENOTCONN: no iokernel is there; -EBUSY as cl_port_say; refused: -code, err its text. Any thread but the watcher. */
+CL_API int cl_port_promise(struct cl_nic *nic, const struct cl_control_promise *ask,
+                           struct cl_control_promise_ok *answer, char *err);
 /* Whether all frames were taken out of the rings that were in them when the iokernel answered cl_port_say last, or their
  * iokernel is gone. Any thread. */
 CL_API bool cl_port_emptied(struct cl_nic *nic);

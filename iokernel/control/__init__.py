@@ -20,12 +20,15 @@
     users.py        which names a user may use, and how much his applications may have together
     kthreads.py     whether the threads that an application names may be managed
     cores.py manager.py   what an application may claim of the cores; which policy decides
+    deadlines.py promises.py progress.py filling.py   batch work with a deadline: asking for it; who is admitted and
+                    what becomes of it; how fast it goes; which shares of the cores keep all deadlines
+    elastic.py memory.py resident.py   memory that batch work can give back: what each may hold, and who does not shrink
     claims.py       which CPUs other iokernels of this machine use
     lingering.py    applications that were killed and have not ended
     statistics.py report.py moves.py   statistics as JSON, and each part of them; the log of moves
     worker.py jobs.py   slow functions on threads of their own: one at a time; several users'
 
 Threads: one. It waits for nobody. Calls go down: server.py -> requests.py -> policy_requests.py, area_requests.py,
-trace_requests.py, registrations.py -> connections.py. What one below needs of one above comes as an argument (`ended`,
-`make_room`, `charge`). Start reading at server.py.
+trace_requests.py, registrations.py -> connections.py; deadlines.py -> promises.py -> progress.py, filling.py. What one
+below needs of one above comes as an argument (`ended`, `make_room`, `charge`). Start reading at server.py.
 """

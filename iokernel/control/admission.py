@@ -64,7 +64,7 @@ class Admission:
         manager: CoreManager | None,
     ) -> None:
         self.network = network
-        self.users = Users(apps, allowance.users, allowance.user_defaults)
+        self.users = Users(apps, allowance.users, allowance.user_defaults, allowance.app_defaults)
         self._apps = dict(apps)
         self._default_app = allowance.app_defaults
         self._addresses = Addresses(network, self._apps, macs=outside.host_macs, host=outside.host_addresses)

@@ -78,6 +78,10 @@ class Applications:
         """{"apps": how many have left, "buffers_lost": by them, "rx_dropped": frames that were for them}."""
         return dict(self._departed)
 
+    def by_id(self, app: int) -> App:
+        """One that is attached. By the control thread."""
+        return self._apps[app]
+
     def named(self, name: str) -> tuple[int, ...]:
         """Ids of the attached applications of that name, in the order of their coming."""
         return tuple(a.id for a in self._apps.values() if a.name == name)

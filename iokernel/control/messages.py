@@ -18,6 +18,7 @@ _BYTES = {
     lib.CL_CONTROL_STATS: _HEADER.size,
     lib.CL_CONTROL_KTHREADS: ffi.sizeof("struct cl_control_kthreads"),
     lib.CL_CONTROL_STATE: ffi.sizeof("struct cl_control_state"),
+    lib.CL_CONTROL_PROMISE: ffi.sizeof("struct cl_control_promise"),
     lib.CL_CONTROL_POLICY: ffi.sizeof("struct cl_control_policy"),
     lib.CL_CONTROL_AREA: ffi.sizeof("struct cl_control_area"),
     lib.CL_CONTROL_MOVES: ffi.sizeof("struct cl_control_moves"),

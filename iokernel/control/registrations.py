@@ -21,6 +21,7 @@ from .connections import Connection, Connections, Counters, has_gone
 from .descriptors import OUT_OF_DESCRIPTORS
 from .lingering import let_end
 from .messages import BadMessage, message_of, text_of
+from .promises import Ask
 from .registry import Grant, Registry
 
 _T = TypeVar("_T")
@@ -107,6 +108,19 @@ class Registrations:
         self._counts["states"] += 1
         body = struct.pack("=IIQ", others, 0, delivered)  # of struct cl_control_state_ok
         self._connections.send(connection, message_of(lib.CL_CONTROL_STATE_OK, body))
+
+    def promise(self, connection: Connection, message: bytes) -> None:
+        """Answer PROMISE, of a registered application. Raises BadMessage to refuse it."""
+        said = ffi.cast("struct cl_control_promise *", ffi.from_buffer(message)).ask
+        if connection.app is None:
+            raise BadMessage("garbage", errno.EPROTO, "a deadline belongs to a registered application")
+        ask = Ask(int(said.work), int(said.done), int(said.within_us) / 1e6, text_of(said.counter))
+        try:
+            got = self._registry.promise(connection.app, ask)
+        except CorelaneError as error:
+            raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
+        self._counts["promises"] += 1
+        self._connections.send(connection, message_of(lib.CL_CONTROL_PROMISE_OK, got.packed()))
 
     def end(self, connection: Connection) -> None:
         """The connection has ended, and with it the application that it stands for, if it does."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...runtime.peers import Peer
+from .deadlines import Answer
+from .promises import Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,9 @@ class Registry(Protocol):
         """It is ready, or drains (CL_MEMBER_...). others: the other members of its group, if they are of the same user,
         drain from now on, and are told. Returns how many, and how many frames this one was
         delivered until now. Raises CorelaneError to refuse it."""
+
+    def promise(self, app: int, ask: Ask) -> Answer:
+        """It asks for a deadline, or what became of it. What cannot be is an answer, too."""
 
     def set_policy(self, spec: str, params: str) -> str:
         """Have another policy decide; "name=value" settings, separated by blanks. Returns what decides now, in a line.

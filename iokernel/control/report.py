@@ -133,6 +133,18 @@ def app_cores(io: Any, app: int, name: str, age_s: float, managed: int) -> dict[
     return {**counted, "core_s": core_s, "share": share, **{name: summary(hist) for name, hist in times.items()}}
 
 
+def app_core_time(io: Any, app: int, name: str) -> tuple[float, float]:
+    """Core time in seconds that an application had, and that it was promised while it had work."""
+    counted = _read("cl_io_app_cores", lambda out: lib.cl_io_app_cores(io, app, out), f"read the cores of {name}")
+    return counted["core_ns"] / 1e9, counted["promised_ns"] / 1e9
+
+
+def late_s(io: Any, loop: int) -> float:
+    """Seconds in which a loop was kept from deciding, all together."""
+    hist = lib.cl_io_late_decision(io, loop)
+    return int(hist.sum) / 1e9 if hist else 0.0
+
+
 def _moves(io: Any, loop: int) -> dict[str, int]:
     return _read("cl_io_cores_stats", lambda out: lib.cl_io_cores_stats(io, loop, out), "read a loop's moves")
 

@@ -41,6 +41,7 @@ class Requests:
             lib.CL_CONTROL_HELLO: registrations.register,
             lib.CL_CONTROL_KTHREADS: registrations.manage,
             lib.CL_CONTROL_STATE: registrations.say_state,
+            lib.CL_CONTROL_PROMISE: registrations.promise,
             lib.CL_CONTROL_POLICY: policies.ask,
             lib.CL_CONTROL_AREA: areas.ask,
             lib.CL_CONTROL_STATS: self._answer_stats,

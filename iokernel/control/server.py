@@ -193,6 +193,10 @@ class ControlServer:
             self._next_look = now + _LOOK_S  # should it fail
             self._next_look = self._registry.look()
 
+    def look_soon(self) -> None:
+        """Have the registry see to what happens by itself after this event, and not when it said. By our thread."""
+        self._next_look = 0.0
+
     def stop(self) -> None:
         """Make `serve` return. From any thread or signal handler."""
         # Only the write tells: a flag set before it would let `serve` close the descriptor under us. It may have ended.

@@ -25,7 +25,8 @@ class Held:
 
 
 class Users:
-    """apps, users: sections of the configuration by name; a user's may also be his number. defaults: for all others.
+    """apps, users: sections of the configuration by name; a user's may also be his number. defaults: for all other
+    users; app_defaults: for all other names.
 
     Raises ConfigError for users and groups that this machine does not know.
     """
@@ -35,7 +36,9 @@ class Users:
         apps: Mapping[str, AppConfig] | None = None,
         users: Mapping[str, UserConfig] | None = None,
         defaults: UserConfig | None = None,
+        app_defaults: AppConfig | None = None,
     ) -> None:
+        self._apps, self._app_defaults = dict(apps or {}), app_defaults or AppConfig()
         self._defaults = defaults or UserConfig()
         self._sections = {user_ids([name], f"users.{name}")[0]: section for name, section in (users or {}).items()}
         self._for_all: set[str] = set()
@@ -49,6 +52,15 @@ class Users:
     def of(self, uid: int) -> UserConfig:
         """The section of a user, or the defaults: what wishes of his applications may come to."""
         return self._sections.get(uid, self._defaults)
+
+    def deadline_cores(self, name: str, uid: int) -> tuple[str, float, str]:
+        """Cores that may be promised to applications with deadlines: whose together, how many, which options say so.
+        Those of a name, if the configuration says so; else those of the user."""
+        cores = self._apps.get(name, self._app_defaults).deadline_cores
+        where = f"deadline_cores in [apps.{name}] or [users.{uid}]"
+        if cores is not None:
+            return f"app {name}", cores, where
+        return str(uid), self.of(uid).deadline_cores, where
 
     def budget(self, peer: Peer) -> UserConfig | None:
         """What he may have together; None: as much as there is."""

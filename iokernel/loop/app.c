@@ -307,6 +307,15 @@ static struct cl_arena_preempt *line_of(struct cl_io *io, uint32_t id)
     return app ? (void *)((uint8_t *)app->memory.base + CL_ARENA_PREEMPT_OFFSET) : NULL;
 }
 
+int cl_io_app_memory(struct cl_io *io, uint32_t id, uint64_t bytes)
+{
+    struct cl_arena_preempt *line = line_of(io, id);
+    if (!line)
+        return -ENOENT;
+    cl_store_relaxed(&line->memory_bytes, bytes);
+    return 0;
+}
+
 int cl_io_app_ask_drain(struct cl_io *io, uint32_t id)
 {
     struct cl_arena_preempt *line = line_of(io, id);

@@ -90,6 +90,17 @@ struct io_member {
     struct io_block block;
 };
 
+/* What promise.c knows of an application's promise. Times in ticks; the loop's own, but for what is marked. */
+struct io_promise {
+    uint32_t share_ppm;         /* cores, millionths; 0: nothing is promised. Writer: controlling thread (relaxed) */
+    uint32_t share;             /* the same, as of the last decision */
+    bool kept;                  /* it was promised something at the last decision */
+    bool turn;                  /* it is guaranteed a core more, until it is owed nothing */
+    uint64_t since, core_ticks; /* the last decision, and what it had attained by then */
+    int64_t owed;               /* core time; negative: it had that much more, up to CREDIT_NS */
+    uint64_t promised;          /* core time that it was promised and could use; stats.promised_ns */
+};
+
 /* Managed side of an application. */
 struct io_allotment {
     /* Line 0: all that a decision reads where the last row stands. */
@@ -130,7 +141,8 @@ struct io_allotment {
     struct io_kthread *last_run; /* the kthread that was given a core last, or woken on one */
     struct cl_hist *detection, *actuation;
     struct cl_io_app_cores stats; /* writer: loop; readers: anybody (relaxed) */
-    uint32_t steerings;           /* times that `steer` was changed, for io_deliver: each frame has it with it */
+    struct io_promise promise;
+    uint32_t steerings; /* times that `steer` was changed, for io_deliver: each frame has it with it */
     uint8_t steer[IO_STEER];
 };
 
@@ -219,6 +231,10 @@ struct io_cores {
     struct cl_hist *actuation[CL_IO_STEPS], *decision, *reading, *late_decision;
     uint64_t blocked, next_blocked, blocked_due; /* ticks; when blocked.c checks next; and one that is blocked */
     uint32_t n_blocked, blocked_core;            /* kthreads that are; whose owner's turn it is there */
+    /* Applications that are promised something. Writer: controlling thread (relaxed); and whether any was at the last
+     * decision. */
+    uint32_t n_promises;
+    bool promises;
     struct cl_io_move *log;
     uint64_t logged; /* writer: loop (release); readers: anybody (acquire) */
 };
@@ -388,6 +404,10 @@ bool io_blocked_still(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 bool io_blocked_offers(const struct io_loop *loop, struct io_kthread *k, uint64_t now);
 /* It is not, or not any more. */
 void io_blocked_over(struct io_loop *loop, struct io_kthread *k, uint64_t now);
+
+/* promise.c: have the table say what is guaranteed now to those that are promised a share. Once a decision, after
+ * io_demand_apps. */
+void io_promises_keep(struct io_loop *loop, uint64_t now);
 
 /* overrun.c */
 /* Check some kthreads, if it is time. After io_core_account of all cores. */

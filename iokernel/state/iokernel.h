@@ -194,6 +194,7 @@ struct cl_io_app_cores {
     uint64_t lies;            /* positions that no honest application writes */
     uint64_t rings;           /* calls for help that were decided about at once, as it rang */
     uint64_t rings_delayed;   /* rang too soon after others: heard later, or by the next decision */
+    uint64_t promised_ns;     /* core time that it was promised (cl_io_app_promise) while it had work */
     uint64_t cores;           /* held now */
     uint64_t waiting;         /* things that waited in it at the last decision */
     uint64_t packet_age_ns, thread_age_ns, timer_age_ns,
@@ -321,6 +322,8 @@ CL_API int cl_io_app_state(struct cl_io *io, uint32_t app, uint32_t state, char 
 CL_API int cl_io_app_ask_drain(struct cl_io *io, uint32_t app);
 /* The same: trace your requests in that way (cl_arena_preempt.trace, its lowest byte). */
 CL_API int cl_io_app_ask_trace(struct cl_io *io, uint32_t app, uint32_t how);
+/* Tell an application how many bytes it may hold of memory that it can give back; 0: as many as it likes. -ENOENT. */
+CL_API int cl_io_app_memory(struct cl_io *io, uint32_t app, uint64_t bytes);
 CL_API int cl_io_app_stats(const struct cl_io *io, uint32_t app, struct cl_io_app_stats *out);
 /* What the application says of itself (shm.h). Numbers and names are whatever it has written. */
 CL_API int cl_io_app_counters(const struct cl_io *io, uint32_t app, struct cl_arena_counters *out);
@@ -339,6 +342,11 @@ CL_API uint32_t cl_io_mtu(const struct cl_io *io);
  * -ETIMEDOUT as cl_io_app_add. */
 CL_API int cl_io_app_threads(struct cl_io *io, uint32_t app, int32_t pid, const int32_t *tids, uint32_t n,
                              int32_t signal, char *err);
+/* Promise an application a share of the cores of its loop, in millionths of a core, from now on; 0: none. It has that
+ * core time whenever it has work, whatever else wants it and whatever policy decides, as far as the cores are guaranteed to
+ * nobody (iokernel/cores/promise.c). The caller sees to it that no more is promised than there is. -ENOENT; -EINVAL: more
+ * than its maximum, or cores are not managed. The loops do not wait. */
+CL_API int cl_io_app_promise(struct cl_io *io, uint32_t app, uint32_t share_ppm);
 /* Have another policy decide, on all loops, from their next decision on (iokernel/policy/host.h). -errno with a reason.
  * Returns a ticket (> 0) for cl_io_policy_taken: then no older function is called any more. */
 CL_API int64_t cl_io_policy_set(struct cl_io *io, const struct cl_policy_setting *setting, char *err);

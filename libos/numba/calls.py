@@ -23,6 +23,7 @@ from numba.np.arrayobj import make_array
 from .._native import ffi
 from .cache import load_library
 from .channels import channel_close, channel_count, channel_receive, channel_select, channel_send
+from .elastic import elastic_limit, elastic_use
 from .memory import addr_on_stack, bytes_at, external, peek, size_of, word_on_stack
 from .scopes import (
     cancelled,
@@ -83,6 +84,8 @@ __all__ = [
     "channel_send",
     "counter_add",
     "counter_read",
+    "elastic_limit",
+    "elastic_use",
     "from_server",
     "le16",
     "le32",

@@ -217,6 +217,12 @@ def tcp_ends(stream: _Int, ends: _Words) -> int:
 def tcp_info(stream: _Int, numbers: _Numbers) -> int:
     """struct cl_tcp_info (tcp.h) into 32 uint32. 0, or -errno. Blocks the uthread."""
 
+def elastic_limit(memory: _Int) -> int:
+    """Bytes that an Elastic (its address) may hold now."""
+
+def elastic_use(memory: _Int, n_bytes: _Int) -> int:
+    """Use the first n_bytes of it from now on, or as many as are allowed: how many. The rest is given back."""
+
 def log_append(log: _Int, view: _Bytes, tag: _Int = 0) -> int:
     """Append a record: its index once it is durable, or -errno. Blocks the uthread."""
 

@@ -36,6 +36,7 @@ USES = {
     "libos/adopt.h": "cl_adopt_error(-1) != cl_adopt_error(-22)",
     "libos/channel.h": "cl_channel_new(1, 0, &channel) < 0",
     "libos/complete.h": "sizeof completions > sizeof(void *)",
+    "libos/elastic.h": "cl_elastic_new(NULL, 0, 0, &elastic, why) < 0",
     "libos/handler.h": "cl_note_serve.port == 9000",
     "libos/lease.h": "cl_region_delete(NULL) == 0",
     "libos/libos.h": "!cl_uthread_self()",
@@ -64,6 +65,7 @@ USES = {
     "runtime/cores.h": "sizeof(struct cl_cores_ops)",
     "runtime/counter.h": "sizeof counter == 40",
     "runtime/park.h": "(cl_park_begin(&parker), cl_park_wake_fast(&parker)) && word == CL_PARK_RUNNING",
+    "runtime/promise.h": "sizeof promise == 56 && sizeof(struct cl_promised) == 264",
 }
 # What a use needs outside of its function, and in it.
 ABOVE = {
@@ -80,6 +82,7 @@ LOCALS = {
     "drivers/tap.h": "char why[256];",
     "libos/channel.h": "struct cl_channel *channel;",
     "libos/complete.h": "struct cl_completions completions;",
+    "libos/elastic.h": "struct cl_elastic *elastic; char why[256];",
     "libos/log.h": "static struct cl_blk blk;",
     "libos/log_shared.h": "struct cl_log_shared shared;",
     "libos/runtime.h": "static struct cl_runtime_config config; struct cl_runtime *rt; char why[256];",
@@ -94,6 +97,7 @@ LOCALS = {
     "libos/wheel.h": "static struct cl_alarm alarm_of;",
     "runtime/counter.h": "struct cl_counter counter;",
     "runtime/park.h": "static uint32_t word; static struct cl_parker parker = {&word, CL_PARK_FUTEX, 0};",
+    "runtime/promise.h": "struct cl_promise promise;",
 }
 
 

@@ -22,6 +22,7 @@
  *   adopt.h    kthreads that an event loop of yours turns
  *   wheel.h    alarms: deadlines that mostly move on      poll.h   waiting for many sockets
  *   lease.h    TCP's bytes without a copy
+ *   elastic.h  memory of batch work that can be given back
  *   tcp.h      connections: callbacks for what happens   stream.h stream sockets: connections that block a uthread
  *
  * Not included here: log.h, the persistent log, and log_shared.h, which appends to it on uthreads (the runtime's
@@ -31,6 +32,7 @@
 
 #include <corelane/libos/adopt.h>
 #include <corelane/libos/channel.h>
+#include <corelane/libos/elastic.h>
 #include <corelane/libos/lease.h>
 #include <corelane/libos/poll.h>
 #include <corelane/libos/probe.h>

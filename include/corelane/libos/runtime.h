@@ -13,6 +13,7 @@
 #include <corelane/libos/sched.h>
 #include <corelane/libos/udp.h>
 #include <corelane/runtime/counter.h>
+#include <corelane/runtime/promise.h>
 
 CL_EXTERN_C_BEGIN
 
@@ -240,6 +241,12 @@ CL_API unsigned cl_runtime_counters(const struct cl_runtime *rt, struct cl_count
  * counters of the application's own; it is called by a thread of the runtime. NULL: no more; when this returns it is
  * not called any more. Any thread. */
 CL_API void cl_runtime_publish(struct cl_runtime *rt, cl_counters_fn more, void *arg);
+/* Attached, batch class: ask the iokernel to have so much work done by a deadline, or look what became of that. It is
+ * measured first, then admitted or refused: look again after a while (CL_PROMISE_...). The counter is one of those that
+ * cl_runtime_publish shows. -ENOTSUP: embedded; -ENOTCONN: no iokernel is there at this moment; -errno as it refuses,
+ * with one line in err. From another thread than a kthread. */
+CL_API int cl_runtime_promise(struct cl_runtime *rt, const struct cl_promise *ask, struct cl_promised *out,
+                              char err[256]);
 CL_API void cl_runtime_info(struct cl_runtime *rt, struct cl_runtime_info *out);
 CL_API struct cl_nic *cl_runtime_nic(struct cl_runtime *rt);
 CL_API struct cl_sched *cl_runtime_sched(struct cl_runtime *rt);

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from corelane.iokernel._native import lib
+from corelane.iokernel.control.deadlines import Answer
+from corelane.iokernel.control.promises import Ask
 from corelane.iokernel.control.registry import Grant
 from corelane.iokernel.control.server import ControlServer
 from corelane.runtime.errors import ConfigError, CorelaneError
@@ -43,6 +45,9 @@ class FakeRegistry:
 
     def say_state(self, app: int, state: int, others: bool) -> tuple[int, int]:
         return 0, 0
+
+    def promise(self, app: int, ask: Ask) -> Answer:
+        return Answer(lib.CL_PROMISE_NONE)
 
     def named(self, name: str) -> tuple[int, ...]:
         return ()
