@@ -27,7 +27,7 @@ static bool holds_port(const struct cl_posix_socket *s, uint32_t state)
 {
     if (state <= CL_POSIX_LISTENS)
         return state != CL_POSIX_FRESH;
-    return !(s->chosen || s->found) || !(cl_posix_socket_ready(s) & CL_STREAM_READY_OVER);
+    return !(s->chosen || s->found) || s->rebound || !(cl_posix_socket_ready(s) & CL_STREAM_READY_OVER);
 }
 
 static bool both_share(const struct cl_posix_socket *s, const struct cl_posix_socket *other, uint32_t state)
@@ -148,7 +148,7 @@ static int bind_here(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
  * that is of no use but for its name (net/ipv4/inet_hashtables.c: inet_put_port). */
 static bool has_given_back(struct cl_posix_socket *s)
 {
-    return !s->datagram && (s->chosen || s->found) && cl_posix_socket_is_over(s);
+    return !s->datagram && (s->chosen || s->found) && !s->rebound && cl_posix_socket_is_over(s);
 }
 
 static int bind_name(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
@@ -156,13 +156,15 @@ static int bind_name(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
     struct cl_tcp_addr before = s->own;
     pthread_mutex_lock(&binding);
     s->own = *at;
-    s->chosen = s->found = false; /* once */
     int rc = at->port == 0 ? choose_port(s) : is_taken(s) ? -EADDRINUSE : 0;
     if (rc) {
         s->own = before;
-        s->chosen = true;
-    } else
+    } else {
         s->placed = at->ipv4 != INADDR_ANY;
+        s->chosen = at->port == 0;
+        s->found = false;
+        s->rebound = true;
+    }
     pthread_mutex_unlock(&binding);
     return rc;
 }

@@ -59,7 +59,7 @@ static int give_up(struct cl_posix_socket *s, int rc)
     if (!s->placed)
         s->own.ipv4 = INADDR_ANY;
     if (s->chosen || s->found) { /* the port is its name still, and no more than that (net/ipv4/tcp.c: tcp_done) */
-        s->found = false;
+        s->found = s->rebound = false;
         cl_store_release(&s->state, CL_POSIX_FRESH);
     }
     cl_posix_told(s);

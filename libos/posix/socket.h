@@ -59,6 +59,7 @@ struct cl_posix_socket {
     bool placed;               /* it, or its listener, was bound to an address, which it keeps */
     bool found;                /* a connect found the port, as nobody had bound the socket */
     bool chosen;               /* the port is one that we chose */
+    bool rebound;              /* bound once more, after the connection was over */
     bool datagram;             /* of UDP: FRESH or BOUND; constant. Then: */
     bool any;                  /* the address is what a connect found. Under `lock`, as the peer */
     struct cl_udp_socket *udp; /* NULL: not opened yet. Release */

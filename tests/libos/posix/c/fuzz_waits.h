@@ -113,7 +113,8 @@ static void options(void)
         int number = (int)draw(3);
         if (numbers[which].name == TCP_QUICKACK) /* of 2 the result depends on what is to be acknowledged just then */
             number %= 2;
-        if (!of_open || s->kind == OPEN)
+        bool inherited = s->kind == LISTENS && s->n; /* by who waits there, though not on Linux (docs/posix.md) */
+        if (!inherited && (!of_open || s->kind == OPEN))
             set_number(s, numbers[which].what, numbers[which].level, numbers[which].name, number);
     } else if (which < 12) {
         note(s, "an option", getsockopt(fd_of(s), SOL_SOCKET, asked[which - 6], &value, &len));

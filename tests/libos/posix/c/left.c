@@ -135,6 +135,29 @@ static void keeps_its_address(void)
     }
 }
 
+/* One that was bound after its connection was over is bound as any: a port that it did not ask for is given back. */
+static void bound_when_over(void)
+{
+    struct sockaddr_in at;
+    int c, s, l = listener(&at);
+    struct linger none = {1, 0};
+    pair(&c, &s);
+    setsockopt(s, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    close(s);
+    wait_for(c, POLLERR);
+    say("bind", bind(c, (struct sockaddr *)&here, sizeof here));
+    say("bind", bind(c, (struct sockaddr *)&here, sizeof here));
+    to_nobody(c);
+    say("connect", connect_to(c, &at));
+    s = say_fd("accept", accept(l, NULL, NULL));
+    setsockopt(s, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    close(s);
+    wait_for(c, POLLERR);
+    say("bind", bind(c, (struct sockaddr *)&here, sizeof here));
+    say("bind", bind(c, (struct sockaddr *)&here, sizeof here));
+    say_name(c);
+}
+
 /* What nobody had asked for stays to be told; what somebody has is not told again. */
 static void after_a_reset(void)
 {
@@ -304,6 +327,7 @@ static void lingers_with_something_unread(void)
 static const struct sequence sequences[] = {{"told_once", told_once},
                                             {"both_ends", both_ends},
                                             {"keeps_its_address", keeps_its_address},
+                                            {"bound_when_over", bound_when_over},
                                             {"after_a_reset", after_a_reset},
                                             {"after_the_end", after_the_end},
                                             {"forgets_a_shutdown", forgets_a_shutdown},
