@@ -58,10 +58,12 @@ static int give_up(struct cl_posix_socket *s, int rc)
     cl_store_relaxed(&s->shut_early, 0);
     if (!s->placed)
         s->own.ipv4 = INADDR_ANY;
-    if (s->chosen || s->found) { /* the port is its name still, and no more than that (net/ipv4/tcp.c: tcp_done) */
-        s->found = s->rebound = false;
+    if ((s->chosen || s->found) &&
+        !s->rebound) { /* the port is its name still, and no more (net/ipv4/tcp.c: tcp_done) */
+        s->found = false;
         cl_store_release(&s->state, CL_POSIX_FRESH);
     }
+    s->rebound = false;
     cl_posix_told(s);
     return rc;
 }

@@ -147,7 +147,8 @@ static void bound_when_over(void)
     wait_for(c, POLLERR);
     say("bind", bind(c, (struct sockaddr *)&here, sizeof here));
     say("bind", bind(c, (struct sockaddr *)&here, sizeof here));
-    to_nobody(c);
+    to_nobody(c); /* which it was already: that port stays */
+    say("bind", bind(c, (struct sockaddr *)&here, sizeof here));
     say("connect", connect_to(c, &at));
     s = say_fd("accept", accept(l, NULL, NULL));
     setsockopt(s, SOL_SOCKET, SO_LINGER, &none, sizeof none);
