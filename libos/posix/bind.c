@@ -124,9 +124,9 @@ int cl_posix_bind_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
         return s->datagram ? 0 : -EINVAL; /* by another thread: a datagram that it sends has its port */
     }
     s->own = *at;
-    s->placed = at->ipv4 != INADDR_ANY;
     s->chosen = at->port == 0;
     int rc = at->port == 0 ? choose_port(s) : is_taken(s) ? -EADDRINUSE : 0;
+    s->placed = rc == 0 && at->ipv4 != INADDR_ANY;
     if (rc == 0)
         cl_store_release(&s->state, CL_POSIX_BOUND);
     else

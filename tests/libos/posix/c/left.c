@@ -115,6 +115,7 @@ static void keeps_its_address(void)
     int l = listener(&at);
     for (int how = 0; how < 3; how++) {
         int c = socket(AF_INET, SOCK_STREAM, 0);
+        say("bind to a port that is taken", bind(c, (struct sockaddr *)&at, sizeof at));
         if (how)
             say("bind", bind(c, (struct sockaddr *)(how == 1 ? &any : &here), sizeof any));
         for (int i = 0; i < 2; i++) {
