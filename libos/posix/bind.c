@@ -14,7 +14,7 @@
 /* Who of ours has a port: asked by bind and listen, seldom. */
 struct holder {
     const struct cl_posix_socket *s; /* that asks */
-    bool listening, found;           /* look for those that listen; there is one, ... */
+    bool found;                      /* there is one, ... */
     bool apart;                      /* ... at another address */
 };
 
@@ -22,27 +22,38 @@ static pthread_mutex_t binding =
     PTHREAD_MUTEX_INITIALIZER;        /* from a look at who has a port to the state that says so */
 static __thread struct holder *asked; /* of cl_posix_each, which has no argument */
 
-static void look_at(struct cl_posix_object *o)
+/* A connection that is over has given its port back, unless it was bound to that by number. */
+static bool holds_port(const struct cl_posix_socket *s, uint32_t state)
 {
-    const struct cl_posix_socket *other = (const struct cl_posix_socket *)o;
-    uint32_t state = cl_load_acquire(&other->state);
-    if (other == asked->s || other->datagram != asked->s->datagram ||
-        (state != CL_POSIX_BOUND && state != CL_POSIX_LISTENS))
-        return;
-    if (other->own.port != asked->s->own.port) /* which a socket that is bound keeps */
-        return;
-    bool both_share = (other->reuse_port && asked->s->reuse_port) ||
-                      (other->datagram && other->reuse_address && asked->s->reuse_address);
-    if (both_share || (state != CL_POSIX_LISTENS && asked->listening))
-        return;
-    asked->found = true;
-    if (!asked->s->chosen) /* a number that was asked for */
-        asked->apart |= other->own.ipv4 && asked->s->own.ipv4 && other->own.ipv4 != asked->s->own.ipv4;
+    if (state <= CL_POSIX_LISTENS)
+        return state != CL_POSIX_FRESH;
+    return !(s->chosen || s->found) || s->rebound || !(cl_posix_socket_ready(s) & CL_STREAM_READY_OVER);
 }
 
-static bool is_taken(const struct cl_posix_socket *s, bool listening)
+static bool both_share(const struct cl_posix_socket *s, const struct cl_posix_socket *other, uint32_t state)
 {
-    struct holder h = {.s = s, .listening = listening};
+    return (s->reuse_port && other->reuse_port) ||
+           (s->reuse_address && other->reuse_address && (s->datagram || state != CL_POSIX_LISTENS));
+}
+
+/* net/ipv4/inet_connection_sock.c: inet_bind_conflict. */
+static void look_at(struct cl_posix_object *o)
+{
+    const struct cl_posix_socket *other = (const struct cl_posix_socket *)o, *s = asked->s;
+    uint32_t state = cl_load_acquire(&other->state);
+    if (other == s || other->datagram != s->datagram || other->own.port != s->own.port)
+        return; /* the last: which a socket that is bound keeps */
+    bool apart = other->own.ipv4 && s->own.ipv4 && other->own.ipv4 != s->own.ipv4;
+    if (both_share(s, other, state) || !holds_port(other, state) || (apart && state > CL_POSIX_LISTENS))
+        return;
+    asked->found = true;
+    if (!s->chosen) /* a number that was asked for */
+        asked->apart |= apart;
+}
+
+static bool is_taken(const struct cl_posix_socket *s)
+{
+    struct holder h = {.s = s};
     asked = &h;
     cl_posix_each(CL_POSIX_SOCKET, look_at);
     asked = NULL;
@@ -99,7 +110,7 @@ static int choose_port(struct cl_posix_socket *s)
     for (uint32_t i = FIRST_PORT; i <= LAST_PORT; i++) {
         uint32_t n = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED) % (LAST_PORT - FIRST_PORT + 1);
         s->own.port = (uint16_t)(FIRST_PORT + n);
-        if (!is_taken(s, false))
+        if (!is_taken(s))
             return 0;
     }
     return -EADDRINUSE;
@@ -114,7 +125,8 @@ int cl_posix_bind_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
     }
     s->own = *at;
     s->chosen = at->port == 0;
-    int rc = at->port == 0 ? choose_port(s) : is_taken(s, false) ? -EADDRINUSE : 0;
+    int rc = at->port == 0 ? choose_port(s) : is_taken(s) ? -EADDRINUSE : 0;
+    s->placed = rc == 0 && at->ipv4 != INADDR_ANY;
     if (rc == 0)
         cl_store_release(&s->state, CL_POSIX_BOUND);
     else
@@ -136,7 +148,7 @@ static int bind_here(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
  * that is of no use but for its name (net/ipv4/inet_hashtables.c: inet_put_port). */
 static bool has_given_back(struct cl_posix_socket *s)
 {
-    return !s->datagram && (s->chosen || s->found) && cl_posix_socket_is_over(s);
+    return !s->datagram && (s->chosen || s->found) && !s->rebound && cl_posix_socket_is_over(s);
 }
 
 static int bind_name(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
@@ -144,11 +156,14 @@ static int bind_name(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
     struct cl_tcp_addr before = s->own;
     pthread_mutex_lock(&binding);
     s->own = *at;
-    s->chosen = s->found = false; /* once */
-    int rc = at->port == 0 ? choose_port(s) : is_taken(s, false) ? -EADDRINUSE : 0;
+    int rc = at->port == 0 ? choose_port(s) : is_taken(s) ? -EADDRINUSE : 0;
     if (rc) {
         s->own = before;
-        s->chosen = true;
+    } else {
+        s->placed = at->ipv4 != INADDR_ANY;
+        s->chosen = at->port == 0;
+        s->found = false;
+        s->rebound = true;
     }
     pthread_mutex_unlock(&binding);
     return rc;
@@ -180,7 +195,7 @@ int cl_posix_bind(int fd, const struct sockaddr *addr, socklen_t len)
 int cl_posix_bind_listener(struct cl_posix_socket *s)
 {
     pthread_mutex_lock(&binding);
-    bool taken = is_taken(s, true);
+    bool taken = is_taken(s);
     if (!taken)
         cl_store_release(&s->state, CL_POSIX_LISTENS);
     pthread_mutex_unlock(&binding);

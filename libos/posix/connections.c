@@ -31,17 +31,22 @@ static int progress(struct cl_posix_socket *s)
         return rc;
     if (rc == 0)
         cl_store_release(&s->state, CL_POSIX_CONNECTED);
-    else
-        cl_store_relaxed(&s->error_taken, 1);
+    else if (__atomic_exchange_n(&s->error_taken, 1, __ATOMIC_RELAXED))
+        return -ECONNABORTED; /* by SO_ERROR (net/ipv4/af_inet.c: __inet_stream_connect) */
     return rc;
 }
 
+/* Its port is its own still, if it was bound to that by number, and a name otherwise. */
 static int shut_listener(struct cl_posix_socket *s)
 {
     int rc = cl_posix_socket_shut(s);
-    if (rc == 0)
-        cl_posix_told(s);
-    return rc;
+    if (rc)
+        return rc;
+    cl_store_relaxed(&s->shut_early, 0);
+    if (s->chosen)
+        cl_store_release(&s->state, CL_POSIX_FRESH);
+    cl_posix_told(s);
+    return 0;
 }
 
 /* It could not be opened, as has been told: it may be bound and connected anew, with the port that it was given by name. */
@@ -51,12 +56,14 @@ static int give_up(struct cl_posix_socket *s, int rc)
         return rc; /* no memory: it stays what it is */
     cl_store_relaxed(&s->error_taken, 0);
     cl_store_relaxed(&s->shut_early, 0);
-    if (s->chosen || s->found) {
-        if (s->found)
-            s->own.ipv4 = INADDR_ANY; /* the port is its name still, and no more than that (net/ipv4/tcp.c: tcp_done) */
+    if (!s->placed)
+        s->own.ipv4 = INADDR_ANY;
+    if ((s->chosen || s->found) &&
+        !s->rebound) { /* the port is its name still, and no more (net/ipv4/tcp.c: tcp_done) */
         s->found = false;
         cl_store_release(&s->state, CL_POSIX_FRESH);
     }
+    s->rebound = false;
     cl_posix_told(s);
     return rc;
 }
@@ -67,12 +74,16 @@ static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     struct cl_tcp_addr own;
     if (cl_load_relaxed(&s->state) == CL_POSIX_FRESH)
         o.from.port = 0; /* that of a name, perhaps */
-    if (!(o.rt = cl_posix_start_until(cl_posix_deadline(cl_load_relaxed(&s->non_blocking) ? 0 : s->send_ns), &o.rc)))
+    if (to->port == 0)
+        return -ECONNREFUSED; /* nobody is there; by Linux its peer says so */
+    uint64_t deadline_ns = cl_posix_deadline(cl_load_relaxed(&s->non_blocking) ? 0 : s->send_ns);
+    if (!(o.rt = cl_posix_start_until(&s->object, deadline_ns, &o.rc)))
         return o.rc;
     int rc = cl_posix_run(open_now, &o);
     rc = rc ? rc : o.rc;
     if (rc && rc != -EINPROGRESS)
-        return rc;
+        return rc == -EADDRINUSE ? -EADDRNOTAVAIL : rc; /* that pair of ends (net/ipv4/inet_hashtables.c) */
+    cl_store_relaxed(&s->left_error, 0);
     if (cl_stream_ends(o.stream, &own, NULL) == 0) {
         s->own.ipv4 = own.ipv4;
         s->found = cl_load_relaxed(&s->state) == CL_POSIX_FRESH;
@@ -83,19 +94,47 @@ static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     return -EINPROGRESS;
 }
 
+/* What is told of a connection afterwards that is given up now: why it was over, or that it was reset; 0: nothing. */
+static int left_by(const struct cl_posix_socket *s)
+{
+    struct cl_tcp_info info;
+    int error = -cl_stream_error(s->stream);
+    if (error)
+        return error == EINPROGRESS ? ECONNRESET : cl_load_relaxed(&s->error_taken) ? 0 : error;
+    if (cl_posix_socket_info(s, &info))
+        return 0;
+    switch (info.state) {
+    case CL_POSIX_TCP_ESTABLISHED:
+    case CL_POSIX_TCP_FIN_WAIT_1:
+    case CL_POSIX_TCP_FIN_WAIT_2:
+    case CL_POSIX_TCP_CLOSE_WAIT:
+        return ECONNRESET;
+    case CL_POSIX_TCP_CLOSING:
+    case CL_POSIX_TCP_LAST_ACK:
+        return info.unsent ? ECONNRESET : 0;
+    default:
+        return 0;
+    }
+}
+
 /* To nobody, by AF_UNSPEC: a connection is reset, a listener is closed, and the socket may be used anew (net/ipv4/tcp.c:
  * tcp_disconnect). */
 static int dissolve(struct cl_posix_socket *s)
 {
     uint32_t state = cl_load_acquire(&s->state), resets = cl_load_relaxed(&s->resets);
-    if (state <= CL_POSIX_BOUND)
-        return 0;
     if (state == CL_POSIX_LISTENS)
         return shut_listener(s);
+    if (state <= CL_POSIX_BOUND) {
+        cl_store_relaxed(&s->shut_early, 0);
+        cl_posix_told(s);
+        return 0;
+    }
+    int left = left_by(s);
     cl_store_relaxed(&s->resets, 1);
+    cl_store_relaxed(&s->left_error, (uint32_t)left);
+    cl_store_relaxed(&s->sides_shut, 0);
     int rc = give_up(s, 0);
     cl_store_relaxed(&s->resets, resets);
-    cl_store_relaxed(&s->sides_shut, 0);
     return rc;
 }
 
@@ -191,8 +230,6 @@ static int shut_early(struct cl_posix_socket *s, int how)
 /* Reading that is shut is over when nothing is left to be read: no matter of the stream (net/ipv4/tcp.c: tcp_recvmsg). */
 static int shut_reading(struct cl_posix_socket *s)
 {
-    if (cl_stream_error(s->stream) == -EINPROGRESS)
-        return -ENOTCONN;
     __atomic_fetch_or(&s->shut_early, CL_STREAM_READ, __ATOMIC_RELAXED);
     cl_posix_told(s);
     return 0;
@@ -216,6 +253,8 @@ static int shut_connection(struct cl_posix_socket *s, int how)
     int sides = sides_of(how), rc = 0;
     if (cl_posix_socket_is_over(s))
         return -ENOTCONN;
+    if (cl_stream_error(s->stream) == -EINPROGRESS)
+        return dissolve(s); /* net/ipv4/af_inet.c: inet_shutdown */
     if (sides & CL_STREAM_WRITE)
         rc = shut_writing(s);
     return rc == 0 && sides & CL_STREAM_READ ? shut_reading(s) : rc;

@@ -33,7 +33,7 @@ int cl_posix_datagram_ours(struct cl_posix_socket *s, bool waits)
         return 0;
     if (cl_load_acquire(&s->state) == CL_POSIX_FRESH)
         rc = cl_posix_bind_ours(s, &(struct cl_tcp_addr){.ipv4 = s->own.ipv4});
-    if (rc == 0 && (rt = cl_posix_start_until(cl_posix_deadline(waits ? -1 : 0), &rc)))
+    if (rc == 0 && (rt = cl_posix_start_until(&s->object, cl_posix_deadline(waits ? -1 : 0), &rc)))
         rc = cl_posix_datagram_open(s, rt);
     return rc;
 }

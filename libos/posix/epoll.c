@@ -273,10 +273,10 @@ static int wait_for_linux(struct epoll *e, int epfd, struct epoll_event *events,
 static bool wait_for_turn(struct epoll *e, int epfd, struct epoll_event *events, int n, uint64_t deadline_ns,
                           const sigset_t *mask, int *rc)
 {
-    struct pollfd fds[2] = {{epfd, POLLIN, 0}};
+    struct pollfd fds[3] = {{epfd, POLLIN, 0}};
     while (!cl_posix_start(rc)) {
         if (*rc == -EAGAIN)
-            *rc = cl_posix_family_sleep(fds, 1, deadline_ns, mask);
+            *rc = cl_posix_family_sleep(fds, 1, deadline_ns, mask, &e->object);
         if (*rc > 0)
             *rc = ask_linux(e, epfd, events, n, 0, mask);
         if (*rc || cl_posix_left(deadline_ns) == 0)

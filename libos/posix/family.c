@@ -3,6 +3,7 @@
 #include "linux.h"
 #include "waits.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -84,13 +85,26 @@ int cl_posix_family_claim(void)
     return -EAGAIN;
 }
 
-int cl_posix_family_sleep(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
+int cl_posix_family_sleep(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask,
+                          struct cl_posix_object *held)
 {
+    struct cl_posix_set *set = cl_posix_own_set();
     int64_t left = cl_posix_left(deadline_ns);
+    if (!set)
+        return -ENOMEM;
     fds[n] = (struct pollfd){cl_load_relaxed(&tries_again) ? -1 : cl_load_acquire(&holder_fd), POLLIN, 0};
     if (fds[n].fd < 0 && (left < 0 || left > LOOK_NS))
         left = LOOK_NS;
+    fds[n + 1] = (struct pollfd){set->event_fd, POLLIN, 0};
     struct timespec t = {left / 1000000000, left % 1000000000};
-    int rc = (int)cl_linux(SYS_ppoll, fds, n + 1, left < 0 ? NULL : &t, mask, 8);
-    return rc <= 0 ? rc : rc - (fds[n].revents != 0);
+    int rc = -ECANCELED;
+    cl_posix_set_arm_anyway(set);
+    if (cl_posix_interrupted_begin(set, held)) {
+        rc = (int)cl_linux(SYS_ppoll, fds, n + 2, left < 0 ? NULL : &t, mask, 8);
+        cl_posix_interrupted_end();
+    }
+    cl_posix_set_disarm(set);
+    if (cl_posix_is_cancelled())
+        return -ECANCELED;
+    return rc <= 0 ? rc : rc - (fds[n].revents != 0) - (fds[n + 1].revents != 0);
 }

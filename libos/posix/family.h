@@ -12,6 +12,7 @@
 
 #include "posix.h"
 
+struct cl_posix_object;
 struct cl_runtime;
 
 /* With the first socket: processes that are forked from now on are of the family. */
@@ -22,9 +23,12 @@ int cl_posix_family_claim(void);
 void cl_posix_family_give_up(void);
 /* Whether the first socket was another process's: this one was forked from that. */
 bool cl_posix_family_is_forked(void);
-/* As ppoll of n descriptors, while another process has it: 0 also if that one has ended. fds[n] is free for its end. */
-int cl_posix_family_sleep(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask);
-/* start.c: as cl_posix_start, by who may wait for that end. NULL: *rc is -EAGAIN, the time is over; -EINTR. */
-struct cl_runtime *cl_posix_start_until(uint64_t deadline_ns, int *rc);
+/* As ppoll of n descriptors, while another process has it: 0 also if that one has ended; -ECANCELED. fds[n] and fds[n + 1]
+ * are free for its end and for the thread's being cancelled. held: as of cl_posix_interrupted_begin. */
+int cl_posix_family_sleep(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask,
+                          struct cl_posix_object *held);
+/* start.c: as cl_posix_start, by a call on `held` that may wait for that end. NULL: *rc is -EAGAIN, the time is over; -EINTR,
+ * -ECANCELED, -ENOMEM. */
+struct cl_runtime *cl_posix_start_until(struct cl_posix_object *held, uint64_t deadline_ns, int *rc);
 
 #endif

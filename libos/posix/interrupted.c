@@ -1,7 +1,8 @@
 /* What ends a sleep before its time: the handler of a signal, which may leave the call by longjmp, and pthread_cancel.
  *
  * Our sleeps are ppoll and epoll_pwait, which no handler restarts. Whether Linux would have gone on with the call that
- * sleeps is in the flags of the handlers. Which of them has run nobody says: where they differ, none has restarted it.
+ * sleeps is in the flags of the handlers. Of those that would have ended it, it is noted when they run
+ * (preload/signals.c), but for some that were set past sigaction: where there are such, each end is one of theirs.
  *
  * libc's own sleeps are points at which a thread may be cancelled; ours are not, as what a call of ours has begun is to be
  * undone first. So who cancels a thread (preload/cancel.c) says so here: its sleep ends, its call returns -ECANCELED
@@ -31,6 +32,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_ends;
 static struct sleeper *all; /* under the lock. Those of threads that were cancelled and never slept stay */
 static __thread struct sleeper *mine __attribute__((tls_model("initial-exec")));
+static __thread volatile bool ended
+    __attribute__((tls_model("initial-exec")));                      /* by a handler, since the sleep began */
+static void (*noted_by)(int number, siginfo_t *info, void *context); /* relaxed */
 
 static void before_fork(void)
 {
@@ -123,6 +127,7 @@ bool cl_posix_interrupted_begin(struct cl_posix_set *set, struct cl_posix_object
         sleep_for(NULL);
         return false;
     }
+    ended = false;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (mine)
         mine->sleeps = true;
@@ -166,8 +171,17 @@ void cl_posix_cancel(pthread_t thread)
     pthread_mutex_unlock(&lock);
 }
 
-/* Of a signal by which the kernel says that the program is wrong, or that means to end it: nobody has gone on after it. */
-static bool is_fatal(int number)
+void cl_posix_ended_by_handler(void)
+{
+    ended = true;
+}
+
+void cl_posix_noted_by(void (*fn)(int number, siginfo_t *info, void *context))
+{
+    cl_store_relaxed(&noted_by, fn);
+}
+
+bool cl_posix_signal_is_fatal(int number)
 {
     switch (number) {
     case SIGSEGV:
@@ -188,14 +202,17 @@ bool cl_posix_handlers_restart(void)
     struct sigaction action;
     sigset_t blocked;
     bool some = false;
+    if (ended)
+        return false;
     pthread_sigmask(SIG_SETMASK, NULL, &blocked);
     for (int number = 1; number < NSIG; number++) {
-        if (is_fatal(number) || sigismember(&blocked, number) || sigaction(number, NULL, &action))
+        if (cl_posix_signal_is_fatal(number) || sigismember(&blocked, number) || sigaction(number, NULL, &action))
             continue; /* the last: it is libc's */
         bool handled = action.sa_flags & SA_SIGINFO || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
-        if (handled && !(action.sa_flags & SA_RESTART))
+        bool noted = action.sa_sigaction == cl_load_relaxed(&noted_by);
+        if (handled && !noted && !(action.sa_flags & SA_RESTART))
             return false;
-        some |= handled;
+        some |= handled && !noted;
     }
     return some;
 }

@@ -294,6 +294,11 @@ void cl_posix_turn_all(void)
     sched_yield(); /* whoever is inside of one may need the core to leave it */
 }
 
+bool cl_posix_overtakes(void)
+{
+    return n_kthreads > 1 && !managed;
+}
+
 /* Keeping. */
 
 static void watch(unsigned k, int op)

@@ -35,6 +35,8 @@ void cl_posix_told_of(int n);
 CL_API void cl_posix_gathered(uint64_t *gathers, uint64_t *rescues);
 /* One turn of all that are free: of what somebody has left undone. */
 void cl_posix_turn_all(void);
+/* What was sent to ourselves may be overtaken by what others send, as there are several kthreads. */
+bool cl_posix_overtakes(void);
 
 /* Keep a kthread from now on, if one is to be had. */
 void cl_posix_keep(void);

@@ -39,8 +39,8 @@ void cl_posix_linger(struct cl_posix_socket *s)
     struct pollfd fds[2];
     if (!set || s->datagram || cl_load_acquire(&s->state) <= CL_POSIX_LISTENS || cl_stream_error(s->stream))
         return;
-    uint32_t ready = cl_stream_ready(s->stream);
-    if (ready & CL_POLL_IN && !(ready & CL_STREAM_READY_LAST)) /* what is unread makes it a reset */
+    struct cl_tcp_info info;
+    if (cl_posix_socket_info(s, &info) || info.to_read) /* what is unread makes it a reset */
         return;
     shut(s->stream);
     while (!is_flushed(s) && cl_posix_left(deadline_ns)) /* acknowledgements tell nobody: looked for once a ms */

@@ -78,7 +78,8 @@ static int give_descriptor(const struct cl_posix_socket *l, struct cl_stream *st
     cl_posix_inherit(l, fd, s);
     cl_posix_mark(fd, true);
     s->shut_early = cl_load_relaxed(&l->shut_early);
-    s->chosen = l->chosen;
+    s->placed = l->placed;
+    s->chosen = true; /* whatever the listener's is: it gives it back (net/core/sock.c: sk_clone_lock) */
     cl_posix_socket_has(s, stream, CL_POSIX_CONNECTED);
     cl_posix_socket_put(s);
     return fd;
@@ -108,7 +109,7 @@ static int accept_ours(struct cl_posix_socket *l, int flags)
     if (cl_load_acquire(&l->state) != CL_POSIX_LISTENS || flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK))
         return -EINVAL;
     uint64_t deadline_ns = cl_posix_deadline(cl_load_relaxed(&l->non_blocking) ? 0 : l->receive_ns);
-    if (!cl_posix_start_until(deadline_ns, &rc))
+    if (!cl_posix_start_until(&l->object, deadline_ns, &rc))
         return rc;
     while ((rc = accept_one(l, flags)) == -EAGAIN && !cl_load_relaxed(&l->non_blocking))
         if ((rc = cl_posix_wait(l, EPOLLIN, deadline_ns)))

@@ -167,6 +167,12 @@ static int64_t send_one(struct cl_posix_socket *s, struct sending *d)
     }
 }
 
+static bool is_to_us(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
+{
+    struct cl_tcp_addr peer = *to;
+    return (to->port || cl_posix_datagram_peer(s, &peer) == 0) && peer.ipv4 == cl_posix_address();
+}
+
 static int64_t send_whole(struct cl_posix_socket *s, const struct msghdr *m, int64_t len, const struct cl_tcp_addr *to)
 {
     bool in_place = m->msg_iovlen == 1;
@@ -179,6 +185,9 @@ static int64_t send_whole(struct cl_posix_socket *s, const struct msghdr *m, int
     if (!in_place)
         spread(m, data, len, false);
     int64_t rc = send_one(s, &d);
+    if (rc >= 0 && cl_posix_overtakes() && is_to_us(s, to)) /* it has come when the call returns, as by Linux, ... */
+        for (unsigned i = 0; i < 2; i++)                    /* ... and so has what answers it by ICMP */
+            cl_posix_turn_all();
     let_go(m, data);
     return rc;
 }

@@ -211,6 +211,8 @@ void cl_posix_inherit(const struct cl_posix_socket *l, int fd, struct cl_posix_s
         if (l->options & 1u << i->option)
             inherit_one(fd, i->level, i->name, l->option[i->option] / i->by);
     memcpy(s->option, l->option, sizeof s->option);
+    s->reuse_address = l->reuse_address;
+    s->reuse_port = l->reuse_port;
     s->receive_ns = l->receive_ns;
     s->send_ns = l->send_ns;
     inherit_time(fd, SO_RCVTIMEO, l->receive_ns);
@@ -263,6 +265,9 @@ static int take_error(struct cl_posix_socket *s)
 {
     if (s->datagram)
         return cl_posix_datagram_error(s);
+    int left = cl_posix_socket_left(s);
+    if (left)
+        return left;
     struct cl_stream *stream = cl_load_acquire(&s->stream);
     int error = stream ? cl_stream_error(stream) : 0;
     if (error == 0 || error == -EINPROGRESS)
@@ -325,6 +330,10 @@ int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len
         rc = give(&number, sizeof number, value, len);
     } else if (level == SOL_SOCKET && name == SO_ACCEPTCONN && value && len) {
         number = cl_load_acquire(&s->state) == CL_POSIX_LISTENS;
+        rc = give(&number, sizeof number, value, len);
+    } else if (level == SOL_SOCKET && (name == SO_REUSEADDR || name == SO_REUSEPORT) && value && len) {
+        number =
+            name == SO_REUSEADDR ? s->reuse_address : s->reuse_port; /* a listener's, too: Linux has not been told */
         rc = give(&number, sizeof number, value, len);
     } else if (level == IPPROTO_TCP && name == TCP_INFO && !s->datagram && value && len) {
         rc = tcp_info(s, value, len);

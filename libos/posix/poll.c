@@ -87,7 +87,7 @@ static bool wait_for_turn(struct asked *a, struct pollfd *fds, uint64_t deadline
     while (!cl_posix_start(rc)) {
         bool ready = collect(a, fds, false);
         if (*rc == -EAGAIN)
-            *rc = cl_posix_family_sleep(a->fds, a->n, ready ? 0 : deadline_ns, mask);
+            *rc = cl_posix_family_sleep(a->fds, a->n, ready ? 0 : deadline_ns, mask, NULL);
         if (*rc >= 0)
             *rc = collect(a, fds, true);
         if (*rc || cl_posix_left(deadline_ns) == 0)

@@ -66,6 +66,13 @@ CL_API void cl_posix_not_cancelled(void);
 /* A handler of a signal leaves the call of ours in which it has come. True: that slept, and is undone. */
 CL_API bool cl_posix_leave_call(void);
 
+/* A handler without SA_RESTART runs in the calling thread: a call of ours that sleeps ends with -EINTR. */
+CL_API void cl_posix_ended_by_handler(void);
+/* fn is what the kernel has as the handler of signals of which that is said each time. */
+CL_API void cl_posix_noted_by(void (*fn)(int number, siginfo_t *info, void *context));
+/* By it the kernel says that the program is wrong, or that means to end it: nobody has gone on after it. */
+CL_API bool cl_posix_signal_is_fatal(int number);
+
 /* A TCP or UDP socket was made by Linux; it may become ours. type: as given to socket(). */
 CL_API int cl_posix_socket(int fd, int domain, int type);
 CL_API int cl_posix_close(int fd);

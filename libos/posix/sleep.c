@@ -30,6 +30,11 @@ int64_t cl_posix_left(uint64_t deadline_ns)
     return deadline_ns > now ? (int64_t)(deadline_ns - now) : 0;
 }
 
+bool cl_posix_goes_on(uint64_t deadline_ns)
+{
+    return deadline_ns == NEVER && cl_posix_handlers_restart();
+}
+
 static int ask_linux(struct pollfd *fds, nfds_t n, int64_t ns, const sigset_t *mask)
 {
     struct timespec t = {ns / 1000000000, ns % 1000000000};
@@ -75,7 +80,7 @@ int cl_posix_wait(struct cl_posix_socket *s, uint32_t events, uint64_t deadline_
     cl_posix_own_joined(set, 1);
     while (rc == 0 && cl_posix_collect(set, found, COLLECTED) == 0) {
         rc = cl_posix_sleep(set, fds, 0, deadline_ns, NULL);
-        if (rc == -EINTR && deadline_ns == NEVER && cl_posix_handlers_restart())
+        if (rc == -EINTR && cl_posix_goes_on(deadline_ns))
             rc = 0;
         if (rc == 0 && cl_posix_left(deadline_ns) == 0)
             rc = -EAGAIN;

@@ -12,7 +12,16 @@
 #include "table.h"
 
 /* Of cl_tcp_info.state: those of RFC 9293 in order. */
-enum { CL_POSIX_TCP_CLOSED = 0, CL_POSIX_TCP_FIN_WAIT_2 = 6, CL_POSIX_TCP_TIME_WAIT = 10 };
+enum {
+    CL_POSIX_TCP_CLOSED = 0,
+    CL_POSIX_TCP_ESTABLISHED = 4,
+    CL_POSIX_TCP_FIN_WAIT_1,
+    CL_POSIX_TCP_FIN_WAIT_2,
+    CL_POSIX_TCP_CLOSE_WAIT,
+    CL_POSIX_TCP_CLOSING,
+    CL_POSIX_TCP_LAST_ACK,
+    CL_POSIX_TCP_TIME_WAIT
+};
 
 enum cl_posix_state { CL_POSIX_FRESH = 0, CL_POSIX_BOUND, CL_POSIX_LISTENS, CL_POSIX_OPENS, CL_POSIX_CONNECTED };
 
@@ -32,6 +41,7 @@ struct cl_posix_socket {
     struct cl_posix_watch *watches;
     uint32_t non_blocking;      /* as of the open file description: all descriptors of it */
     uint32_t error_taken;       /* why the connection is over was told: from now on it is just over */
+    uint32_t left_error;        /* of a connection that it had: an errno, told once. RMW */
     uint32_t resets;            /* SO_LINGER 0 */
     uint32_t claimed;           /* somebody opens the listener, or has: RMW */
     uint32_t ended;             /* the stream is closed, and held until the socket ends: RMW */
@@ -46,8 +56,10 @@ struct cl_posix_socket {
                           * connection (as Linux has it, that of a later one is shut for us, and its peer does not hear of
                           * it: net/ipv4/af_inet.c), and of reading. RMW */
     bool reuse_port, reuse_address;
+    bool placed;               /* it, or its listener, was bound to an address, which it keeps */
     bool found;                /* a connect found the port, as nobody had bound the socket */
     bool chosen;               /* the port is one that we chose */
+    bool rebound;              /* bound once more, after the connection was over */
     bool datagram;             /* of UDP: FRESH or BOUND; constant. Then: */
     bool any;                  /* the address is what a connect found. Under `lock`, as the peer */
     struct cl_udp_socket *udp; /* NULL: not opened yet. Release */
@@ -83,6 +95,12 @@ void cl_posix_inherit(const struct cl_posix_socket *l, int fd, struct cl_posix_s
 void cl_posix_no_more(int fd);
 /* A datagram socket is bound: have it receive. -EADDRINUSE, -EMFILE, -ENOMEM. */
 int cl_posix_datagram_open(struct cl_posix_socket *s, struct cl_runtime *rt);
+/* What a connection that it had has left to be told: an errno, once; 0: nothing. */
+static inline int cl_posix_socket_left(struct cl_posix_socket *s)
+{
+    return cl_unlikely(cl_load_relaxed(&s->left_error)) ? (int)__atomic_exchange_n(&s->left_error, 0, __ATOMIC_RELAXED)
+                                                        : 0;
+}
 /* Its stream is closed, or reset: calls on it say -EBADF from now on. */
 void cl_posix_socket_end(struct cl_posix_socket *s);
 /* A listener is closed, and may listen again. -ENOMEM */

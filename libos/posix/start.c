@@ -335,13 +335,15 @@ struct cl_runtime *cl_posix_start(int *rc)
     return cl_load_acquire(&runtime);
 }
 
-struct cl_runtime *cl_posix_start_until(uint64_t deadline_ns, int *rc)
+struct cl_runtime *cl_posix_start_until(struct cl_posix_object *held, uint64_t deadline_ns, int *rc)
 {
-    struct pollfd fds[1];
+    struct pollfd fds[2];
     struct cl_runtime *rt;
-    while (!(rt = cl_posix_start(rc)) && *rc == -EAGAIN && cl_posix_left(deadline_ns))
-        if ((*rc = cl_posix_family_sleep(fds, 0, deadline_ns, NULL)) < 0)
+    while (!(rt = cl_posix_start(rc)) && *rc == -EAGAIN && cl_posix_left(deadline_ns)) {
+        *rc = cl_posix_family_sleep(fds, 0, deadline_ns, NULL, held);
+        if (*rc < 0 && !(*rc == -EINTR && cl_posix_goes_on(deadline_ns)))
             break;
+    }
     return rt;
 }
 

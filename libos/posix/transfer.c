@@ -126,12 +126,21 @@ static CL_NOINLINE int64_t transfer_rest(struct cl_posix_socket *s, struct trans
     return done ? done : rc;
 }
 
+static bool is_connected(const struct cl_posix_socket *s)
+{
+    return cl_load_acquire(&s->state) > CL_POSIX_LISTENS;
+}
+
+/* In the order of net/ipv4/tcp.c: tcp_sendmsg, tcp_recvmsg. */
 static int64_t not_connected(struct cl_posix_socket *s, bool out)
 {
-    uint32_t state = cl_load_acquire(&s->state);
-    if (state > CL_POSIX_LISTENS)
-        return 0;
-    return out ? -EPIPE : -ENOTCONN;
+    bool listens = cl_load_acquire(&s->state) == CL_POSIX_LISTENS;
+    int left = listens && !out ? 0 : cl_posix_socket_left(s);
+    if (left)
+        return -left;
+    if (out)
+        return -EPIPE;
+    return !listens && cl_load_relaxed(&s->shut_early) & CL_STREAM_READ ? 0 : -ENOTCONN;
 }
 
 /* Nothing is written; but that it could not be is told (net/ipv4/tcp.c). */
@@ -168,9 +177,9 @@ static void go_home(struct cl_posix_socket *s)
 
 static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags)
 {
-    int64_t rc = not_connected(s, t->out);
-    if (rc)
-        return rc;
+    int64_t rc;
+    if (cl_unlikely(!is_connected(s)))
+        return not_connected(s, t->out);
     t->stream = s->stream;
     go_home(s);
     t->n = first_pieces(t->n);

@@ -121,7 +121,8 @@ uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s)
     if (s->datagram)
         return datagram_ready(s);
     if (state <= CL_POSIX_BOUND)
-        return with_early(s, CL_POLL_OUT | CL_STREAM_READY_OVER);
+        return with_early(s,
+                          CL_POLL_OUT | CL_STREAM_READY_OVER | (cl_load_relaxed(&s->left_error) ? CL_POLL_ERROR : 0));
     uint32_t ready = stream ? cl_stream_ready(stream) : 0;
     if (state == CL_POSIX_LISTENS)
         return ready & (CL_POLL_IN | CL_POLL_END);
@@ -424,6 +425,14 @@ bool cl_posix_set_arm(struct cl_posix_set *set)
     set->shared |= set->sleepers > 1;
     cl_spin_unlock(&set->lock);
     return may;
+}
+
+void cl_posix_set_arm_anyway(struct cl_posix_set *set)
+{
+    cl_spin_lock(&set->lock);
+    cl_store_relaxed(&set->sleepers, set->sleepers + 1);
+    set->shared |= set->sleepers > 1;
+    cl_spin_unlock(&set->lock);
 }
 
 void cl_posix_set_disarm(struct cl_posix_set *set)

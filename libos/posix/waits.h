@@ -67,6 +67,8 @@ int cl_posix_collect(struct cl_posix_set *set, struct epoll_event *events, int n
 
 /* Around a sleep by the set's eventfd. False: something may be ready, do not sleep. */
 bool cl_posix_set_arm(struct cl_posix_set *set);
+/* The same though something is listed, which the caller has looked at. */
+void cl_posix_set_arm_anyway(struct cl_posix_set *set);
 void cl_posix_set_disarm(struct cl_posix_set *set);
 /* Have whoever sleeps for it look again, though nothing is ready. */
 void cl_posix_set_call(struct cl_posix_set *set);
@@ -101,6 +103,8 @@ void cl_posix_own_part(void);
 uint64_t cl_posix_deadline(int64_t timeout_ns);
 /* What is left until then: -1 for ever. */
 int64_t cl_posix_left(uint64_t deadline_ns);
+/* A handler has ended a sleep of a call with that deadline: whether Linux would go on with the call. */
+bool cl_posix_goes_on(uint64_t deadline_ns);
 /* Sleep by ppoll for fds, the set and the kthread that the thread keeps: fds[n] and fds[n + 1] are free for those two.
  * Turns the kthread first. Returns what Linux says of the first n: how many, -errno (-ECANCELED: preload/cancel.c); 0:
  * look again. */

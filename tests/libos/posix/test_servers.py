@@ -42,7 +42,7 @@ def test_an_epoll_server(
 
 def stays(server: Server, request: bytes, answer: bytes) -> None:
     """What comes for connections is told of at the kthreads of those who poll them, as a rule: siblings take what waits
-    while such a thread does something else."""
+    while such a thread does something else, or has no CPU. Where nothing is handed over it is as many as by chance."""
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(contextlib.closing(server.connect())) for _ in range(12)]
         for _ in range(40):
@@ -52,7 +52,7 @@ def stays(server: Server, request: bytes, answer: bytes) -> None:
                 assert client.recv(100).startswith(answer)
         counts = stat.read(server.process.pid)
     assert counts is not None
-    assert counts["told"]["home"] > 9 * counts["told"]["away"], counts["told"]
+    assert counts["told"]["home"] > 3 * counts["told"]["away"], counts["told"]
     assert counts["told"]["home"] + counts["told"]["away"] >= 12 * 35, counts
 
 

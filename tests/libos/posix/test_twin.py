@@ -20,7 +20,7 @@ def sequences_of(program: str) -> list[str]:
     return re.findall(r'\{"(\w+)", \1\}', (PROGRAMS / f"{program}.c").read_text())
 
 
-COMPARED = "calls epolls datagrams control holds again pipes forms worlds streams limits interrupted found"
+COMPARED = "calls epolls datagrams control holds again left ports pipes forms worlds streams limits interrupted found"
 SEQUENCES = [(program, sequence) for program in COMPARED.split() for sequence in sequences_of(program)]
 
 
@@ -48,6 +48,16 @@ def test_sockets_of_ipv6_serve_ipv4_with_a_word(stock: Callable[[str], Path], se
     assert ("stays Linux'" if sequence == "alone" else "is taken for IPv4 alone") in words[0]
 
 
+def test_waits_for_another_process_end_as_linux_ends_them(stock: Callable[[str], Path]) -> None:
+    """By a handler, or cancelled."""
+    binary = stock("interrupted")
+    said = run(binary, OURS, "family", config=INSIDE).splitlines()
+    words = [line for line in said if line.startswith("corelane: ")]
+    assert [line for line in said if line not in words] == run(binary, "127.0.0.1", "family").splitlines()
+    assert len(words) == 1
+    assert "another process of this program has the sockets" in words[0]
+
+
 @pytest.mark.parametrize("sequence", ["many", "refused", "waits"])
 def test_datagrams_by_other_kthreads(stock: Callable[[str], Path], sequence: str) -> None:
     binary = stock("datagrams")
@@ -61,7 +71,8 @@ def test_datagrams_by_other_kthreads(stock: Callable[[str], Path], sequence: str
     [
         ("calls", "much"),
         *(("epolls", sequence) for sequence in ("waits", "epolls", "nests", "wakes")),
-        *(("interrupted", sequence) for sequence in ("ends", "restarts", "cancelled")),
+        *(("interrupted", sequence) for sequence in ("ends", "restarts", "of_both_kinds", "cancelled")),
+        *(("left", sequence) for sequence in ("told_once", "both_ends")),
     ],
 )
 def test_the_same_by_other_kthreads(stock: Callable[[str], Path], program: str, sequence: str, config: str) -> None:

@@ -96,11 +96,13 @@ int main(int argc, char **argv)
     char err[256], words[128];
     pthread_t threads[CLIENTS + ACCEPTORS];
     struct sockaddr_in at = there();
+    int on = 1;
     if (argc != 4)
         return 2;
     snprintf(words, sizeof words, "nic=memory,address=" ADDRESS "/24,poll=block,kthreads=%s", argv[3]);
     CHECK(cl_posix_open(words, kinds, say, say, err) == 0);
     listener = new_socket();
+    CHECK(cl_posix_setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0); /* to listen again */
     CHECK(cl_posix_bind(listener, (struct sockaddr *)&at, sizeof at) == 0);
     CHECK(cl_posix_listen(listener, 64) == 0);
     for (int i = 0; i < ACCEPTORS; i++)

@@ -89,10 +89,16 @@ static bool eventually(const struct slot *s, short events)
     return poll(&p, 1, 10000) == 1;
 }
 
+static int to_read(const struct slot *s)
+{
+    int n = -1;
+    return ioctl(s->fds[0], FIONREAD, &n) ? -1 : n;
+}
+
 static bool has_to_read(const struct slot *s, int bytes)
 {
-    for (int i = 0, n = -1; i < 10000; i++) {
-        if (ioctl(s->fds[0], FIONREAD, &n) == 0 && n == bytes)
+    for (int i = 0; i < 10000; i++) {
+        if (to_read(s) == bytes)
             return true;
         poll(NULL, 0, i > 100);
     }
@@ -148,7 +154,9 @@ static void settle(void)
 {
     for (struct slot *s = slots; s < slots + SLOTS; s++)
         if (s->kind != FREE && !has_come(s)) {
-            printf("waited in vain for %d\n", index_of(s));
+            printf("waited in vain for %d: kind %d, to read %d of %d, fin %d, shut %d, reset %d, deaf %d\n",
+                   index_of(s), s->kind, to_read(s), s->kind == DATAGRAM ? s->queue[0] : s->to_read, s->fin, s->shut,
+                   s->reset, s->deaf);
             exit(0);
         }
 }

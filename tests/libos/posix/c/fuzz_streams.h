@@ -111,14 +111,34 @@ static void open_connection(void)
     to->queue[to->n++] = index_of(s);
 }
 
+/* Of a listener: who waits there is reset. */
+static void end_waiting(struct slot *l)
+{
+    while (l->n) {
+        int from = take(l);
+        if (from >= 0)
+            slots[from].reset = true, slots[from].waits = -1;
+    }
+}
+
 /* To nobody: a connection is reset, and a listener is none any more. */
 static void end_connection(void)
 {
-    struct slot *s = draw(3) ? NULL : anyone();
+    struct slot *s = anyone();
     struct sockaddr none = {.sa_family = AF_UNSPEC};
-    if (!s || (s->kind != FRESH && s->kind != BOUND))
-        return;
+    if (!s || s->kind == DATAGRAM || s->waits >= 0)
+        return; /* the last: it is over then, and not accepted: not so on Linux (docs/posix.md) */
     note(s, "connect to nobody", connect(fd_of(s), &none, sizeof none));
+    s->early = false;
+    if (s->kind == LISTENS)
+        end_waiting(s);
+    else if (s->kind == OPEN)
+        end_peer(s, !(s->fin && s->shut));
+    else
+        return;
+    s->kind = FRESH; /* the port was not one that it asked for */
+    s->to_read = s->written = 0;
+    s->fin = s->shut = s->reset = s->deaf = s->seen = s->named = false;
 }
 
 static void take_connection(void)
@@ -325,16 +345,6 @@ static void shut(void)
     s->shut = true;
     if (s->peer >= 0)
         slots[s->peer].fin = true;
-}
-
-/* Of a listener: who waits there is reset. */
-static void end_waiting(struct slot *l)
-{
-    while (l->n) {
-        int from = take(l);
-        if (from >= 0)
-            slots[from].reset = true, slots[from].waits = -1;
-    }
 }
 
 /* It waits to be accepted: what the listener gives is of one that is closed. */

@@ -20,7 +20,7 @@ static void copy(void)
         return;
     int number = COPIES + index_of(s);
     for (const struct slot *other = slots; other < slots + SLOTS; other++)
-        if (other->kind != FREE && other->fds[1] == number)
+        if (other->kind != FREE && (other->fds[0] == number || other->fds[1] == number))
             return;
     int fd = how == 0   ? fcntl(s->fds[0], F_DUPFD, number)
              : how == 1 ? dup2(s->fds[0], number)
@@ -107,9 +107,15 @@ static void options(void)
     if (!s)
         return;
     if (which < 6) {
-        /* A shared port: bind says of two datagram sockets what it does not of others. */
-        if (numbers[which].name != SO_REUSEADDR || s->kind == OPEN)
-            set_number(s, numbers[which].what, numbers[which].level, numbers[which].name, (int)draw(3));
+        /* A shared port: bind says of two datagram sockets what it does not of others. Acknowledgements that are held
+         * back: one of a SYN, too, and then who connected first is not accepted first. */
+        bool of_open = numbers[which].name == SO_REUSEADDR || numbers[which].name == TCP_QUICKACK;
+        int number = (int)draw(3);
+        if (numbers[which].name == TCP_QUICKACK) /* of 2 the result depends on what is to be acknowledged just then */
+            number %= 2;
+        bool inherited = s->kind == LISTENS && s->n; /* by who waits there, though not on Linux (docs/posix.md) */
+        if (!inherited && (!of_open || s->kind == OPEN))
+            set_number(s, numbers[which].what, numbers[which].level, numbers[which].name, number);
     } else if (which < 12) {
         note(s, "an option", getsockopt(fd_of(s), SOL_SOCKET, asked[which - 6], &value, &len));
         printf("%d %u\n", value, len);

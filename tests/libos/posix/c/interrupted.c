@@ -271,11 +271,16 @@ static bool fell_asleep(const struct waiting *w)
     }
 }
 
-static void begin(struct waiting *w, unsigned i)
+static void begin_kind(struct waiting *w, const struct kind *kind)
 {
-    *w = (struct waiting){.kind = &all[i]};
+    *w = (struct waiting){.kind = kind};
     w->fd = w->kind->prepare();
     pthread_create(&w->thread, NULL, wait_there, w);
+}
+
+static void begin(struct waiting *w, unsigned i)
+{
+    begin_kind(w, &all[i]);
 }
 
 /* Have what it waits for happen. */
@@ -331,6 +336,18 @@ static void ends(void)
     }
 }
 
+/* Have handlers of SA_RESTART run in it until it ends. Whether it goes on. */
+static bool goes_on(struct waiting *w)
+{
+    atomic_store(&handled, 0);
+    for (int n = 0; n < HANDLED && fell_asleep(w); n++) {
+        pthread_kill(w->thread, SIGUSR1);
+        while (atomic_load(&handled) == n)
+            sched_yield();
+    }
+    return fell_asleep(w);
+}
+
 /* The handler ran, and the call goes on, if Linux has it so. */
 static void restarts(void)
 {
@@ -338,14 +355,83 @@ static void restarts(void)
     for (unsigned i = 0; i < CALLS; i++) {
         struct waiting w;
         begin(&w, i);
-        atomic_store(&handled, 0);
-        for (int n = 0; n < HANDLED && fell_asleep(&w); n++) {
-            pthread_kill(w.thread, SIGUSR1);
-            while (atomic_load(&handled) == n)
-                sched_yield();
-        }
-        if (fell_asleep(&w))
+        if (goes_on(&w))
             let_go_on(&w);
+        say_end(&w);
+    }
+}
+
+/* Handlers of both kinds: each does what it is there for, and is what the program sees. */
+static void of_both_kinds(void)
+{
+    struct sigaction ending = {.sa_handler = on_signal}, found, again;
+    handle(SA_RESTART);
+    sigaction(SIGUSR2, &ending, NULL);
+    say("sigaction", sigaction(SIGUSR2, NULL, &found));
+    printf("its handler: %d\n", found.sa_handler == on_signal);
+    say("again", sigaction(SIGUSR2, &ending, &again));
+    printf("its handler: %d\n", again.sa_handler == on_signal);
+    printf("signal's: %d\n", signal(SIGUSR2, SIG_IGN) == on_signal);
+    sigaction(SIGUSR2, &ending, &found);
+    printf("ignored: %d\n", found.sa_handler == SIG_IGN);
+    say("no signal", sigaction(NSIG, &ending, NULL));
+    for (unsigned i = 0; i < CALLS; i++) {
+        struct waiting w;
+        begin(&w, i);
+        if (goes_on(&w))
+            pthread_kill(w.thread, SIGUSR2);
+        say_end(&w);
+    }
+}
+
+static int of_kin_listener(void)
+{
+    return l;
+}
+
+static int of_kin_datagrams(void)
+{
+    return c;
+}
+
+/* While another process, which has the sockets too, serves: of Linux' sockets that is nothing. */
+static void in_a_family(void)
+{
+    static const struct kind kin[] = {{"accept", call_accept, of_kin_listener},
+                                      {"poll", call_poll, of_kin_listener},
+                                      {"select", call_select, of_kin_listener},
+                                      {"epoll_wait", call_epoll, of_kin_listener},
+                                      {"recv of a datagram", call_recv, of_kin_datagrams}};
+    int serves[2], both[2];
+    char byte;
+    l = listener(&at);
+    c = bound(&at);
+    if (pipe(serves) || pipe(both))
+        exit(1);
+    if (fork() == 0) {
+        close(both[1]);
+        struct pollfd p[2] = {{l, POLLIN, 0}, {c, POLLIN, 0}};
+        say("its poll", poll(p, 2, 0));
+        if (write(serves[1], "x", 1) == 1)
+            (void)!read(both[0], &byte, 1); /* until its parent ends */
+        _exit(0);
+    }
+    say("it serves", read(serves[0], &byte, 1));
+    for (unsigned i = 0; i < sizeof kin / sizeof *kin; i++) {
+        struct waiting w;
+        handle(0);
+        begin_kind(&w, &kin[i]);
+        if (fell_asleep(&w))
+            pthread_kill(w.thread, SIGUSR1);
+        say_end(&w);
+        handle(SA_RESTART);
+        begin_kind(&w, &kin[i]);
+        if (goes_on(&w))
+            pthread_cancel(w.thread);
+        say_end(&w);
+        begin_kind(&w, &kin[i]);
+        if (fell_asleep(&w))
+            pthread_cancel(w.thread);
         say_end(&w);
     }
 }
@@ -461,6 +547,8 @@ static void left(void)
 
 static const struct sequence sequences[] = {{"ends", ends},
                                             {"restarts", restarts},
+                                            {"of_both_kinds", of_both_kinds},
+                                            {"family", in_a_family}, /* it says a word on ours */
                                             {"cancelled", cancelled},
                                             {"cancelled_later", cancelled_later},
                                             {"cancelled_before", cancelled_before},

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-static int listener(struct sockaddr_in *at)
+static inline int listener(struct sockaddr_in *at)
 {
     socklen_t len = sizeof *at;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -20,7 +20,7 @@ static int listener(struct sockaddr_in *at)
 }
 
 /* A connection with both ends: c opened it, s accepted it. */
-static void pair(int *c, int *s)
+static inline void pair(int *c, int *s)
 {
     struct sockaddr_in at;
     int l = listener(&at);
