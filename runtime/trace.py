@@ -65,8 +65,8 @@ WAITS = {
 
 @dataclass(frozen=True)
 class Records:
-    """What was read: numpy arrays of `struct cl_trace_message`, `_wait`, `_core`, `_gap`, `_command` and `_sample`, each
-    ring's in order.
+    """What was read: numpy arrays of `struct cl_trace_message`, `_wait`, `_core`, `_gap`, `_command` and `_sample`,
+    each ring's in order.
 
     lost: as many had been overwritten; garbage: were no records."""
 
