@@ -24,7 +24,12 @@ def keep_to_one() -> None:
         return
     from threadpoolctl import ThreadpoolController
 
-    controller = ThreadpoolController()
+    try:
+        controller = ThreadpoolController()
+    except UnicodeDecodeError:  # it reads all paths as text
+        _log.warning("a loaded library's path is no text, so pools of threads keep theirs: set OMP_NUM_THREADS=1")
+        _seen = len(sys.modules)
+        return
     wide = [pool for pool in controller.info() if pool["num_threads"] > 1]
     if wide:
         controller.limit(limits=1)

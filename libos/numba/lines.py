@@ -13,7 +13,6 @@ Importing this module does not import numba.
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -46,15 +45,18 @@ class Lines:
 
 
 def wants(function: Callable[..., Any]) -> bool:
-    """Whether there is a file with its lines."""
+    """Whether there is a file with its lines, in which numba finds the first one of its body: not of a lambda. Imports
+    numba."""
+    from numba.misc.firstlinefinder import get_func_body_first_lineno
+
     code = getattr(function, "__code__", None)
     if code is None or not os.path.isfile(code.co_filename):
         return False
     try:
-        inspect.getsourcelines(function)
-    except (OSError, TypeError, IndentationError, SyntaxError):
+        code.co_filename.encode()  # LLVM is given text
+        return get_func_body_first_lineno(function) is not None
+    except (OSError, ValueError, SyntaxError, IndexError):  # the file is another one by now, or no text
         return False
-    return True
 
 
 @functools.lru_cache(maxsize=1)

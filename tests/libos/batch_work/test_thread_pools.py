@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+import threadpoolctl
 
-from corelane.libos.batch_work.thread_pools import WISHES
+from corelane.libos.batch_work import thread_pools
+from corelane.libos.batch_work.thread_pools import WISHES, keep_to_one
 
 THREADS = """
 import numpy as np
@@ -49,6 +52,19 @@ def test_pools_have_one_thread_and_are_looked_at_again_with_new_modules() -> Non
 def test_who_sets_the_number_keeps_it(name: str) -> None:
     numbers = told({name: "2"})
     assert numbers == [numbers[0]] * 2 + [2, 2]
+
+
+def test_a_library_whose_path_is_no_text_is_said(monkeypatch: Any, caplog: Any) -> None:
+    def fail() -> None:
+        b"/tmp/\xff.so".decode()
+
+    for name in WISHES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(threadpoolctl, "ThreadpoolController", fail)
+    monkeypatch.setattr(thread_pools, "_seen", -1)
+    keep_to_one()
+    keep_to_one()
+    assert [r.message for r in caplog.records if "OMP_NUM_THREADS" in r.message] == [caplog.records[-1].message]
 
 
 def test_nothing_is_loaded_for_it() -> None:

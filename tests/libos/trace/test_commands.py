@@ -86,6 +86,15 @@ def test_slow_followers_are_blamed_on_the_others_and_named() -> None:
     assert any("waited for node 3 last" in line for line in lines_of(found))
 
 
+def test_what_another_node_leads_is_blamed_on_it() -> None:
+    us = usual()
+    us["others"] += 5000 * some()
+    found = blamed(us, flags=lib.CL_TRACE_COMMAND_FORWARDED)
+    assert found.first == LEADER
+    assert found.cause is not None
+    assert found.cause.word == "leader"
+
+
 def test_a_batch_that_waits_is_blamed_on_neither() -> None:
     us = {field: times + 5000 * some() for field, times in usual().items()}
     assert blamed(us).first == BATCH

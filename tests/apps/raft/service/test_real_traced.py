@@ -21,6 +21,7 @@ from corelane.runtime.trace import Records, Segment
 pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
 
 USUAL, SLOW = 90, 15
+TRIES = 4
 SLOW_NS = 30_000_000
 SLOW_DISK = {"latency_min_ns": SLOW_NS, "latency_max_ns": SLOW_NS}
 NOTHING: dict[str, float] = {"loss": 1.0}
@@ -81,19 +82,16 @@ def test_what_is_slow_is_named_by_the_leader_and_by_who_passes_on(group: SwitchG
         for i in followers:
             group.ask(i, disk=SLOW_DISK)
 
-    check(blamed(seen_by(group, leader, slow_others)), OTHERS, "others")
-    usual_disks(group)
+    named(group, leader, slow_others, OTHERS, "others")
     with Segment.of_process(group.children[leader].process.pid) as at_leader:
         at_leader.skip()
-        check(blamed(seen_by(group, followers[0], slow_others)), LEADER, "leader")
+        named(group, followers[0], slow_others, LEADER, "leader")
         theirs = at_leader.read().commands
     passed = theirs[(theirs["flags"] == 0) & (theirs["agreed"] != NEVER)]
     assert len(passed) >= SLOW, "those that were passed on are the leader's messages, too"
     assert (numpy.diff(passed["index"].astype(numpy.int64)) > 0).all()
-    usual_disks(group)
     group.ask(followers[0], nic={"rx": NOTHING, "tx": NOTHING})  # so that the leader is needed for a majority
-    found = blamed(seen_by(group, leader, lambda: group.ask(leader, disk=SLOW_DISK)))
-    check(found, OWN_LOG, "own log")
+    found = named(group, leader, lambda: group.ask(leader, disk=SLOW_DISK), OWN_LOG, "own log")
     assert found.slow_us > SLOW_NS / 1e3 / 2
     assert leader_of(group) == leader
 
@@ -103,8 +101,11 @@ def usual_disks(group: SwitchGroup) -> None:
         group.ask(i, disk={})
 
 
-def check(found: Blame, stage: tuple[str, ...], cause: str) -> None:
-    """It, or a part of it, is blamed."""
-    assert found.first[: len(stage)] == stage, found
-    assert found.cause is not None
-    assert found.cause.word == cause
+def named(group: SwitchGroup, i: int, slow: Callable[[], object], stage: tuple[str, ...], cause: str) -> Blame:
+    """What node i blames, once it is this stage, or a part of it: a busy machine does what is slower now and then."""
+    for _ in range(TRIES):
+        found = blamed(seen_by(group, i, slow))
+        usual_disks(group)
+        if found.first[: len(stage)] == stage and found.cause and found.cause.word == cause:
+            return found
+    raise AssertionError(f"{stage} and {cause!r} were not blamed in {TRIES} tries, the last: {found}")
