@@ -105,8 +105,9 @@ def long(options, stack, runtime):  # type: ignore[no-untyped-def]
 # neighbour: a process of somebody else computes on the kthread's CPU for 6 ms of each 36.
 
 HOG = """
-import time
-while True:
+import os, time
+parent = os.getppid()
+while os.getppid() == parent:
     end = time.monotonic() + 0.006
     while time.monotonic() < end:
         pass
