@@ -26,14 +26,15 @@ static __thread struct holder *asked; /* of cl_posix_each, which has no argument
 static bool holds_port(const struct cl_posix_socket *s, uint32_t state)
 {
     if (state <= CL_POSIX_LISTENS)
-        return state != CL_POSIX_FRESH;
-    return !(s->chosen || s->found) || s->rebound || !(cl_posix_socket_ready(s) & CL_STREAM_READY_OVER);
+        return true;
+    return !(s->chosen || cl_load_relaxed(&s->found)) || cl_load_relaxed(&s->rebound) ||
+           !(cl_posix_socket_ready(s) & CL_STREAM_READY_OVER);
 }
 
 static bool both_share(const struct cl_posix_socket *s, const struct cl_posix_socket *other, uint32_t state)
 {
-    return (s->reuse_port && other->reuse_port) ||
-           (s->reuse_address && other->reuse_address && (s->datagram || state != CL_POSIX_LISTENS));
+    return (s->reuse_port && cl_load_relaxed(&other->reuse_port)) ||
+           (s->reuse_address && cl_load_relaxed(&other->reuse_address) && (s->datagram || state != CL_POSIX_LISTENS));
 }
 
 /* net/ipv4/inet_connection_sock.c: inet_bind_conflict. */
@@ -41,9 +42,10 @@ static void look_at(struct cl_posix_object *o)
 {
     const struct cl_posix_socket *other = (const struct cl_posix_socket *)o, *s = asked->s;
     uint32_t state = cl_load_acquire(&other->state);
-    if (other == s || other->datagram != s->datagram || other->own.port != s->own.port)
-        return; /* the last: which a socket that is bound keeps */
-    bool apart = other->own.ipv4 && s->own.ipv4 && other->own.ipv4 != s->own.ipv4;
+    if (other == s || state == CL_POSIX_FRESH || other->datagram != s->datagram || other->own.port != s->own.port)
+        return; /* a fresh one has no port yet, and whoever makes it writes; one that is bound keeps its port */
+    uint32_t theirs = cl_load_relaxed(&other->own.ipv4);
+    bool apart = theirs && s->own.ipv4 && theirs != s->own.ipv4;
     if (both_share(s, other, state) || !holds_port(other, state) || (apart && state > CL_POSIX_LISTENS))
         return;
     asked->found = true;

@@ -57,13 +57,13 @@ static int give_up(struct cl_posix_socket *s, int rc)
     cl_store_relaxed(&s->error_taken, 0);
     cl_store_relaxed(&s->shut_early, 0);
     if (!s->placed)
-        s->own.ipv4 = INADDR_ANY;
+        cl_store_relaxed(&s->own.ipv4, INADDR_ANY); /* who binds another one reads it (bind.c), as what follows */
     if ((s->chosen || s->found) &&
         !s->rebound) { /* the port is its name still, and no more (net/ipv4/tcp.c: tcp_done) */
-        s->found = false;
+        cl_store_relaxed(&s->found, false);
         cl_store_release(&s->state, CL_POSIX_FRESH);
     }
-    s->rebound = false;
+    cl_store_relaxed(&s->rebound, false);
     cl_posix_told(s);
     return rc;
 }
@@ -85,7 +85,7 @@ static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
         return rc == -EADDRINUSE ? -EADDRNOTAVAIL : rc; /* that pair of ends (net/ipv4/inet_hashtables.c) */
     cl_store_relaxed(&s->left_error, 0);
     if (cl_stream_ends(o.stream, &own, NULL) == 0) {
-        s->own.ipv4 = own.ipv4;
+        cl_store_relaxed(&s->own.ipv4, own.ipv4);
         s->found = cl_load_relaxed(&s->state) == CL_POSIX_FRESH;
         if (s->found)
             s->own.port = own.port;

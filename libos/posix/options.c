@@ -94,7 +94,7 @@ static int set_socket_option(struct cl_posix_socket *s, int name, const void *va
     case SO_RCVBUF:
         return set_buffer(s, CL_STREAM_RECEIVE_BUFFER, number);
     case SO_REUSEPORT:
-        s->reuse_port = number;
+        cl_store_relaxed(&s->reuse_port, number != 0); /* others read it as they bind */
         return 0;
     case SO_RCVTIMEO:
         s->receive_ns = time_of(value);
@@ -109,7 +109,7 @@ static int set_socket_option(struct cl_posix_socket *s, int name, const void *va
         s->linger_ns = l.l_onoff ? (int64_t)l.l_linger * 1000000000 : 0;
         return 0;
     case SO_REUSEADDR:
-        s->reuse_address = number;
+        cl_store_relaxed(&s->reuse_address, number != 0);
         return 0;
     case SO_BROADCAST:
     case SO_PRIORITY:
