@@ -19,7 +19,8 @@ def become(uid: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """The program."""
-    for late in ("ctypes", "corelane.apps.echo", "corelane.cli.run", "corelane.cli.service"):
+    late_ones = ("ctypes", "corelane.apps.echo", "corelane.cli.run", "corelane.cli.service", "corelane.runtime.perf")
+    for late in late_ones:
         importlib.import_module(late)
     cli = importlib.import_module("corelane.cli.main")
     become(int(arguments[0]))
