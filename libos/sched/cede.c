@@ -82,6 +82,10 @@ void cl_cede_in_place(struct cl_kthread *k)
         cede_core(k);
     } while (k->preempt_pending &&
              c->ops->lost(c, k->index)); /* another iokernel came just when we got up: see on_interrupt */
+    /* In the handler of an interrupt that found the loop between a uthread that was put in front and the look at that:
+     * the loop has not seen to it yet. */
+    if (cl_load_relaxed(&k->front))
+        k->preempt_pending = 1;
 }
 
 /* Something that only a kthread with a core gets done. */
