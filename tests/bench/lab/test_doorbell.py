@@ -22,6 +22,14 @@ def test_each_need_is_met_by_the_way_of_its_arm(arm):
     assert (met.rings_per_s > 0) == (arm == doorbell.BELL)
 
 
+@pytest.mark.skipif(len(CORES) < 2, reason="needs two CPUs that this process may use: taskset -pc 0-1 $$")
+@pytest.mark.soak(takes_s=60)
+def test_no_uthread_stays_in_front_of_a_kthread_that_idles():
+    """An interrupt between a uthread's way to the front and the loop's look at it lost one in seven of these rounds."""
+    for _ in range(40):
+        assert len(doorbell.measure((CORES[0], CORES[1]), doorbell.ARMS[doorbell.BELL], 0.5).ns) > doorbell.LEAST
+
+
 def test_a_row_has_all_needs_and_medians_of_the_rates():
     row = doorbell.row_of([doorbell.Met([3000.0], 1.0, 5.0), doorbell.Met([1000.0, 2000.0], 3.0, 7.0)])
     assert (row["n"], row["p50_us"], row["decisions_per_s"], row["rings_per_s"]) == (3, 2.0, 2.0, 6.0)
