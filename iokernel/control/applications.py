@@ -7,13 +7,14 @@ Admits (admission.py decides), manages and removes them. All is called in the co
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.errors import check
+from ...runtime.errors import Refused, check
 from ...runtime.peers import Peer
 from .._native import ffi, lib
 from . import report, traces
@@ -174,7 +175,9 @@ class Applications:
             raise refused(f"way {how} to trace is none", "off, sampled or full")
         found = traces.opened(app.peer, name)
         if how and found.none:
-            raise refused(f"{name} cannot be traced: {found.why}", "start it with corelane run --trace sampled")
+            # ENOENT: it may be about to, so soon after it has attached, and who asks may wait.
+            why = f"{name} cannot be traced: {found.why}"
+            raise Refused(why, hint="start it with corelane run --trace sampled", errno=errno.ENOENT)
         if how:
             with self._lock:
                 lib.cl_io_app_ask_trace(self._io, app.id, how)  # it is attached, or the connection has just ended
