@@ -25,6 +25,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -138,20 +139,25 @@ def stale(target: Path, depfile: Path, command_hash: str) -> bool:
 
 
 def compile_one(source: Path, objdir: Path, flags: list[str], compiler: list[str] | None = None) -> tuple[Path, bool]:
-    """Compile one source if it is stale; returns the object and whether it was compiled."""
+    """Compile one source if it is stale; returns the object and whether it was compiled.
+
+    Two processes may compile one source at once, each in a folder of its own: the later is taken.
+    """
     target = objdir / (str(source).replace("/", "__") + ".o")
     depfile = target.with_suffix(".d")
-    fresh = target.with_suffix(".new.o")
     cc = compiler or shlex.split(os.environ.get("CC", "gcc"))
     # Relative paths: a copy of the tree may use what this one made.
-    made = [os.path.relpath(path, ROOT) for path in (depfile, fresh)]
-    command = [*cc, *flags, "-MMD", "-MF", made[0], "-c", str(source), "-o", made[1]]
-    digest = hashlib.sha256(shlex.join(command).encode()).hexdigest()
+    command = [*cc, *flags, "-MMD", "-MT", target.name, "-c", str(source), "-o"]
+    digest = hashlib.sha256(shlex.join([*command, os.path.relpath(target, ROOT)]).encode()).hexdigest()
     if not stale(target, depfile, digest):
         return target, False
-    run(command)
-    fresh.replace(target)  # a killed compiler leaves no half-written object behind
-    depfile.with_suffix(".cmd").write_text(digest)
+    with tempfile.TemporaryDirectory(prefix="new", dir=objdir) as folder:
+        fresh = Path(folder) / target.name
+        run([*command, os.path.relpath(fresh, ROOT)])
+        stamp = fresh.with_suffix(".cmd")
+        stamp.write_text(digest)
+        for made in (fresh, fresh.with_suffix(".d"), stamp):  # a killed compiler leaves no half-written object behind
+            made.replace(objdir / made.name)
     return target, True
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from cltest import CBuild, CompileError, ProgramFailed, soak, wait_until
-from cltest.cbuild import ROOT
+from cltest import CBuild, CompileError, ProgramFailed, cbuild, soak, wait_until
+from cltest.cbuild import ROOT, setup_py
 from cltest.planted import Planted, all_in_one
 
 
@@ -44,6 +46,38 @@ def test_a_program_that_hangs_is_ended(tmp_path):
 def test_what_does_not_compile_says_why(tmp_path):
     with pytest.raises(CompileError):
         CBuild("plain").build(program(tmp_path, "unused_variable_here;"), [])
+
+
+def test_who_compiles_ahead_holds_no_lock(monkeypatch):
+    """It runs at idle priority: on a busy machine nobody would get what it holds."""
+    compiled: list[Path] = []
+
+    def compile_nothing(self, sources, *_):
+        compiled.extend(sources)
+        return list(sources)
+
+    def lock(*_):
+        raise AssertionError("took a lock")
+
+    monkeypatch.setattr(CBuild, "_objects", compile_nothing)
+    monkeypatch.setattr(cbuild, "symbols", lambda paths: [(frozenset(), frozenset({str(p)})) for p in paths])
+    monkeypatch.setattr(cbuild, "_homes_of", lambda objects: {})
+    monkeypatch.setattr(cbuild, "_made", {})
+    monkeypatch.setattr(cbuild, "fcntl", SimpleNamespace(flock=lock, LOCK_EX=0))
+    CBuild("asan").prepare()
+    assert Path("tests/support/c/one_thread.c") in compiled
+    with pytest.raises(AssertionError, match="took a lock"):
+        CBuild("asan").build("tests/support/c/one_thread.c", [])
+
+
+def test_two_that_compile_one_source_at_once_both_have_it(tmp_path):
+    source = Path(program(tmp_path, "(void)argc; (void)argv; return 0;"))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        objects = list(pool.map(lambda _: setup_py().compile_one(source, tmp_path, ["-O0"]), range(4)))
+    assert {path for path, _ in objects} == {tmp_path / (str(source).replace("/", "__") + ".o")}
+    assert any(compiled for _, compiled in objects)
+    assert setup_py().compile_one(source, tmp_path, ["-O0"])[1] is False
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
 @pytest.mark.parametrize(

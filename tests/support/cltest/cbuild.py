@@ -2,7 +2,7 @@
 
 Objects stay in `build/ctest/<variant>/`, one for each source, and are recompiled only when the source, a header that
 it includes or the command changed (the dependency tracking is setup.py's). File locks, one for each program and one for
-what all of a variant share, make this safe for several pytest workers: the first compiles, the others find everything
+what all of a variant share, spare several pytest workers the same work: the first compiles, the others find everything
 made.
 
 Variants: `plain`, `asan` (address + undefined), `tsan`, `fuzz` (libFuzzer + address + undefined; needs clang). The
@@ -139,6 +139,7 @@ class CBuild:
         self.dir = ROOT / "build" / "ctest" / self.variant
         self.objdir = self.dir / "obj"
         self.libdir = ROOT / "build" / "obj" / "plain" if self.variant == "plain" else self.objdir
+        self._holds = True  # locks
 
     def compiler(self) -> list[str]:
         """The compiler of this variant: $CC or gcc; clang for `fuzz`."""
@@ -156,9 +157,12 @@ class CBuild:
     def prepare(self) -> None:
         """Compile the tests' C programs and what they need of the library, so that tests find it made.
 
-        But for programs that do not compile without flags which their test gives.
+        But for programs that do not compile without flags which their test gives. Without locks: this may run at idle
+        priority, and a busy machine would let nobody have what an idle process holds. What a test needs meanwhile, it
+        compiles as well.
         """
-        home = self._homes()  # at once: this may run at idle priority, and tests wait for who has the plain objects
+        self._holds = False
+        home = self._homes()
 
         def compiled(source: Path) -> list[Path]:
             with contextlib.suppress(CompileError):
@@ -168,13 +172,15 @@ class CBuild:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             programs = sorted(p.relative_to(ROOT) for p in (ROOT / "tests").glob("**/c/*.c"))
             for objects in pool.map(compiled, programs):  # one by one: some have a source of the library in them
-                with self._locked():
-                    self._needed(objects, home)
+                self._needed(objects, home)
 
     @contextlib.contextmanager
     def _locked(self, program: str = "") -> Iterator[None]:
         """For one process at a time: a program of that name, or what all share. Who needs both takes the program
         first."""
+        if not self._holds:
+            yield
+            return
         locks = self.dir / "locks"
         locks.mkdir(parents=True, exist_ok=True)
         with (locks / (program or "all")).open("w") as lock:
@@ -201,7 +207,7 @@ class CBuild:
     def _homes(self) -> Mapping[str, Path]:
         """Which source of the library has a name, as of the plain objects."""
         plain = self if self.variant == "plain" else CBuild("plain")
-        with contextlib.nullcontext() if plain is self else plain._locked():
+        with contextlib.nullcontext() if plain is self or not self._holds else plain._locked():
             return _homes_of(tuple(plain._library(library_sources())))
 
     def _needed(self, objects: Sequence[Path], home: Mapping[str, Path]) -> list[Path]:
