@@ -178,10 +178,10 @@ def build_library(out: Path, objdir: Path) -> None:
         linked.write_text(listing)
 
 
-def build_beside(folder: Path, target: Path, link: list[str], objdir: Path) -> None:
+def build_beside(folder: Path, target: Path, link: list[str], objdir: Path, flags: tuple[str, ...] = ()) -> None:
     """Compile what lies in a folder, and link it into `target`, beside libcorelane.so, which it uses."""
     sources = sorted(p.relative_to(ROOT) for p in (ROOT / folder).glob("*.c"))
-    done = [compile_one(s, objdir, CFLAGS) for s in sources]
+    done = [compile_one(s, objdir, [*CFLAGS, *flags]) for s in sources]
     newest = max(o.stat().st_mtime_ns for o, _ in done)
     if not target.exists() or target.stat().st_mtime_ns < newest:
         cc = shlex.split(os.environ.get("CC", "gcc"))
@@ -191,9 +191,10 @@ def build_beside(folder: Path, target: Path, link: list[str], objdir: Path) -> N
 
 
 def build_preload(lib: Path, objdir: Path) -> None:
-    """libcorelane-posix.so."""
+    """libcorelane-posix.so. Its functions jump on to libc's, and keep no frame for that."""
     library = lib / "libcorelane-posix.so"
-    build_beside(PRELOAD, library, ["-shared", f"-Wl,-soname,{library.name}"], objdir)
+    link = ["-shared", f"-Wl,-soname,{library.name}"]
+    build_beside(PRELOAD, library, link, objdir, ("-momit-leaf-frame-pointer",))
 
 
 def build_launcher(lib: Path, objdir: Path) -> None:

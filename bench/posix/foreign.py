@@ -15,14 +15,20 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a call, in ns: by the name that programs use, and by libc's function."""
+    """Of a call, in ns: by the name that programs use, by libc's function, and by one that only goes on to that."""
 
     through_ns: float
     direct_ns: float
+    empty_ns: float
 
     @property
     def added_ns(self) -> float:
         return self.through_ns - self.direct_ns
+
+    @property
+    def bound_ns(self) -> float:
+        """What anything that stands before libc adds."""
+        return self.empty_ns - self.direct_ns
 
 
 def compile_into(folder: Path) -> Path:

@@ -241,9 +241,11 @@ def foreign_calls(session: Session) -> None:
         "calls on descriptors of Linux",
         through_ns=statistics.median(one.through_ns for one in costs),
         direct_ns=statistics.median(one.direct_ns for one in costs),
+        empty_ns=statistics.median(one.empty_ns for one in costs),
     )
     runs = [one.added_ns for one in costs]
-    session.figure("posix.foreign_ns", statistics.median(runs), runs=runs)
+    beside = {"bound: a function that does nothing": statistics.median(one.bound_ns for one in costs)}
+    session.figure("posix.foreign_ns", statistics.median(runs), runs=runs, beside=beside)
 
 
 def plot(document: dict[str, Any]) -> Canvas:

@@ -14,8 +14,8 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-/* Written by ../table.c; 0: Linux'. */
-extern uint8_t cl_preload_kinds[CL_POSIX_FDS];
+/* Written by ../table.c; 0: Linux'. Hidden: found without a load. */
+extern __attribute__((visibility("hidden"))) uint8_t cl_preload_kinds[CL_POSIX_FDS];
 extern bool cl_preload_on; /* a configuration was given, and taken */
 extern __thread uint32_t cl_preload_inside __attribute__((tls_model("initial-exec")));
 
@@ -70,6 +70,19 @@ void cl_preload_passed(unsigned call);
     {                                                                                                                  \
         next_##name = (type(*) parameters)dlsym(RTLD_NEXT, #name);                                                     \
         return next_##name arguments;                                                                                  \
+    }
+
+/* The function that stands before libc's, of the descriptor `of`: of one of ours the result is `call`. That is out of line, so
+ * that a call on any other one keeps nothing on the stack. */
+#define WRAP(type, name, parameters, arguments, of, call)                                                              \
+    NEXT(type, name, parameters, arguments)                                                                            \
+    static CL_NOINLINE type ours_##name parameters                                                                     \
+    {                                                                                                                  \
+        return is_ours(of) ? (type)(call) : next_##name arguments;                                                     \
+    }                                                                                                                  \
+    PUBLIC type name parameters                                                                                        \
+    {                                                                                                                  \
+        return is_known(of) ? ours_##name arguments : next_##name arguments;                                           \
     }
 
 #define NUMBERED(name)                                                                                                 \

@@ -21,72 +21,33 @@ PUBLIC int socket(int domain, int type, int protocol)
     return (int)ANSWER(socket, cl_posix_socket(fd, domain, type));
 }
 
-NEXT(int, bind, (int fd, __CONST_SOCKADDR_ARG addr, socklen_t len), (fd, addr, len))
-PUBLIC int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
-{
-    return is_ours(fd) ? (int)ANSWER(bind, cl_posix_bind(fd, addr.__sockaddr__, len)) : next_bind(fd, addr, len);
-}
+WRAP(int, bind, (int fd, __CONST_SOCKADDR_ARG addr, socklen_t len), (fd, addr, len), fd,
+     ANSWER(bind, cl_posix_bind(fd, addr.__sockaddr__, len)))
 
-NEXT(int, listen, (int fd, int backlog), (fd, backlog))
-PUBLIC int listen(int fd, int backlog)
-{
-    return is_ours(fd) ? (int)ANSWER(listen, cl_posix_listen(fd, backlog)) : next_listen(fd, backlog);
-}
+WRAP(int, listen, (int fd, int backlog), (fd, backlog), fd, ANSWER(listen, cl_posix_listen(fd, backlog)))
 
-NEXT(int, accept, (int fd, __SOCKADDR_ARG addr, socklen_t *len), (fd, addr, len))
-PUBLIC int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
-{
-    return is_ours(fd) ? (int)POINT(accept, cl_posix_accept(fd, addr.__sockaddr__, len, 0))
-                       : next_accept(fd, addr, len);
-}
+WRAP(int, accept, (int fd, __SOCKADDR_ARG addr, socklen_t *len), (fd, addr, len), fd,
+     POINT(accept, cl_posix_accept(fd, addr.__sockaddr__, len, 0)))
 
-NEXT(int, accept4, (int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags), (fd, addr, len, flags))
-PUBLIC int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
-{
-    return is_ours(fd) ? (int)POINT(accept4, cl_posix_accept(fd, addr.__sockaddr__, len, flags))
-                       : next_accept4(fd, addr, len, flags);
-}
+WRAP(int, accept4, (int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags), (fd, addr, len, flags), fd,
+     POINT(accept4, cl_posix_accept(fd, addr.__sockaddr__, len, flags)))
 
-NEXT(int, connect, (int fd, __CONST_SOCKADDR_ARG addr, socklen_t len), (fd, addr, len))
-PUBLIC int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
-{
-    return is_ours(fd) ? (int)POINT(connect, cl_posix_connect(fd, addr.__sockaddr__, len))
-                       : next_connect(fd, addr, len);
-}
+WRAP(int, connect, (int fd, __CONST_SOCKADDR_ARG addr, socklen_t len), (fd, addr, len), fd,
+     POINT(connect, cl_posix_connect(fd, addr.__sockaddr__, len)))
 
-NEXT(int, shutdown, (int fd, int how), (fd, how))
-PUBLIC int shutdown(int fd, int how)
-{
-    return is_ours(fd) ? (int)ANSWER(shutdown, cl_posix_shutdown(fd, how)) : next_shutdown(fd, how);
-}
+WRAP(int, shutdown, (int fd, int how), (fd, how), fd, ANSWER(shutdown, cl_posix_shutdown(fd, how)))
 
-NEXT(int, getsockname, (int fd, __SOCKADDR_ARG addr, socklen_t *len), (fd, addr, len))
-PUBLIC int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
-{
-    return is_ours(fd) ? (int)ANSWER(getsockname, cl_posix_name(fd, addr.__sockaddr__, len, false))
-                       : next_getsockname(fd, addr, len);
-}
+WRAP(int, getsockname, (int fd, __SOCKADDR_ARG addr, socklen_t *len), (fd, addr, len), fd,
+     ANSWER(getsockname, cl_posix_name(fd, addr.__sockaddr__, len, false)))
 
-NEXT(int, getpeername, (int fd, __SOCKADDR_ARG addr, socklen_t *len), (fd, addr, len))
-PUBLIC int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
-{
-    return is_ours(fd) ? (int)ANSWER(getpeername, cl_posix_name(fd, addr.__sockaddr__, len, true))
-                       : next_getpeername(fd, addr, len);
-}
+WRAP(int, getpeername, (int fd, __SOCKADDR_ARG addr, socklen_t *len), (fd, addr, len), fd,
+     ANSWER(getpeername, cl_posix_name(fd, addr.__sockaddr__, len, true)))
 
-NEXT(int, setsockopt, (int fd, int level, int name, const void *value, socklen_t len), (fd, level, name, value, len))
-PUBLIC int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
-{
-    return is_ours(fd) ? (int)ANSWER(setsockopt, cl_posix_setsockopt(fd, level, name, value, len))
-                       : next_setsockopt(fd, level, name, value, len);
-}
+WRAP(int, setsockopt, (int fd, int level, int name, const void *value, socklen_t len), (fd, level, name, value, len),
+     fd, ANSWER(setsockopt, cl_posix_setsockopt(fd, level, name, value, len)))
 
-NEXT(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *len), (fd, level, name, value, len))
-PUBLIC int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
-{
-    return is_ours(fd) ? (int)ANSWER(getsockopt, cl_posix_getsockopt(fd, level, name, value, len))
-                       : next_getsockopt(fd, level, name, value, len);
-}
+WRAP(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *len), (fd, level, name, value, len), fd,
+     ANSWER(getsockopt, cl_posix_getsockopt(fd, level, name, value, len)))
 
 /* An argument that is there or not: libc's take it in the same way. */
 #define LAST_ARGUMENT(type, before)                                                                                    \

@@ -39,41 +39,22 @@ static int64_t write_pieces(int fd, const struct iovec *vec, int n, int flags)
     return n < 0 ? -EINVAL : 0;
 }
 
-NEXT(ssize_t, read, (int fd, void *data, size_t len), (fd, data, len))
-PUBLIC ssize_t read(int fd, void *data, size_t len)
-{
-    return is_ours(fd) ? POINT(read, read_into(fd, data, len)) : next_read(fd, data, len);
-}
+WRAP(ssize_t, read, (int fd, void *data, size_t len), (fd, data, len), fd, POINT(read, read_into(fd, data, len)))
 
-NEXT(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len))
-PUBLIC ssize_t write(int fd, const void *data, size_t len)
-{
-    return is_ours(fd) ? POINT(write, write_from(fd, data, len, 0)) : next_write(fd, data, len);
-}
+WRAP(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len), fd,
+     POINT(write, write_from(fd, data, len, 0)))
 
-NEXT(ssize_t, readv, (int fd, const struct iovec *vec, int n), (fd, vec, n))
-PUBLIC ssize_t readv(int fd, const struct iovec *vec, int n)
-{
-    return is_ours(fd) ? POINT(readv, cl_posix_read(fd, vec, n, 0)) : next_readv(fd, vec, n);
-}
+WRAP(ssize_t, readv, (int fd, const struct iovec *vec, int n), (fd, vec, n), fd,
+     POINT(readv, cl_posix_read(fd, vec, n, 0)))
 
-NEXT(ssize_t, writev, (int fd, const struct iovec *vec, int n), (fd, vec, n))
-PUBLIC ssize_t writev(int fd, const struct iovec *vec, int n)
-{
-    return is_ours(fd) ? POINT(writev, write_pieces(fd, vec, n, 0)) : next_writev(fd, vec, n);
-}
+WRAP(ssize_t, writev, (int fd, const struct iovec *vec, int n), (fd, vec, n), fd,
+     POINT(writev, write_pieces(fd, vec, n, 0)))
 
-NEXT(ssize_t, recv, (int fd, void *data, size_t len, int flags), (fd, data, len, flags))
-PUBLIC ssize_t recv(int fd, void *data, size_t len, int flags)
-{
-    return is_ours(fd) ? POINT(recv, read_from(fd, data, len, flags, NULL, NULL)) : next_recv(fd, data, len, flags);
-}
+WRAP(ssize_t, recv, (int fd, void *data, size_t len, int flags), (fd, data, len, flags), fd,
+     POINT(recv, read_from(fd, data, len, flags, NULL, NULL)))
 
-NEXT(ssize_t, send, (int fd, const void *data, size_t len, int flags), (fd, data, len, flags))
-PUBLIC ssize_t send(int fd, const void *data, size_t len, int flags)
-{
-    return is_ours(fd) ? POINT(send, write_from(fd, data, len, flags)) : next_send(fd, data, len, flags);
-}
+WRAP(ssize_t, send, (int fd, const void *data, size_t len, int flags), (fd, data, len, flags), fd,
+     POINT(send, write_from(fd, data, len, flags)))
 
 static int64_t write_to(int fd, const void *data, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
 {
@@ -82,21 +63,12 @@ static int64_t write_to(int fd, const void *data, size_t len, int flags, const s
     return cl_posix_send(fd, &m, flags);
 }
 
-NEXT(ssize_t, recvfrom, (int fd, void *data, size_t len, int flags, __SOCKADDR_ARG from, socklen_t *from_len),
-     (fd, data, len, flags, from, from_len))
-PUBLIC ssize_t recvfrom(int fd, void *data, size_t len, int flags, __SOCKADDR_ARG from, socklen_t *from_len)
-{
-    return is_ours(fd) ? POINT(recvfrom, read_from(fd, data, len, flags, from.__sockaddr__, from_len))
-                       : next_recvfrom(fd, data, len, flags, from, from_len);
-}
+WRAP(ssize_t, recvfrom, (int fd, void *data, size_t len, int flags, __SOCKADDR_ARG from, socklen_t *from_len),
+     (fd, data, len, flags, from, from_len), fd,
+     POINT(recvfrom, read_from(fd, data, len, flags, from.__sockaddr__, from_len)))
 
-NEXT(ssize_t, sendto, (int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len),
-     (fd, data, len, flags, to, to_len))
-PUBLIC ssize_t sendto(int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len)
-{
-    return is_ours(fd) ? POINT(sendto, write_to(fd, data, len, flags, to.__sockaddr__, to_len))
-                       : next_sendto(fd, data, len, flags, to, to_len);
-}
+WRAP(ssize_t, sendto, (int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len),
+     (fd, data, len, flags, to, to_len), fd, POINT(sendto, write_to(fd, data, len, flags, to.__sockaddr__, to_len)))
 
 NEXT(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t recvmsg(int fd, struct msghdr *m, int flags)
@@ -153,12 +125,8 @@ static bool is_time(const struct timespec *t)
     return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000);
 }
 
-NEXT(int, recvmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t), (fd, m, n, flags, t))
-PUBLIC int recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t)
-{
-    return is_ours(fd) ? (int)POINT(recvmmsg, is_time(t) ? cl_posix_receive_many(fd, m, n, flags, t) : -EINVAL)
-                       : next_recvmmsg(fd, m, n, flags, t);
-}
+WRAP(int, recvmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t), (fd, m, n, flags, t), fd,
+     POINT(recvmmsg, is_time(t) ? cl_posix_receive_many(fd, m, n, flags, t) : -EINVAL))
 
 NEXT(int, sendmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags), (fd, m, n, flags))
 PUBLIC int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags)

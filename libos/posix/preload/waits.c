@@ -41,35 +41,18 @@ PUBLIC int epoll_create1(int flags)
     return created(next_epoll_create1(flags), BY_RUNTIME);
 }
 
-NEXT(int, epoll_ctl, (int epfd, int op, int fd, struct epoll_event *e), (epfd, op, fd, e))
-PUBLIC int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e)
-{
-    return is_ours(fd) ? (int)ANSWER(epoll_ctl, cl_posix_epoll_ctl(epfd, op, fd, e)) : next_epoll_ctl(epfd, op, fd, e);
-}
+WRAP(int, epoll_ctl, (int epfd, int op, int fd, struct epoll_event *e), (epfd, op, fd, e), fd,
+     ANSWER(epoll_ctl, cl_posix_epoll_ctl(epfd, op, fd, e)))
 
-NEXT(int, epoll_wait, (int epfd, struct epoll_event *events, int n, int ms), (epfd, events, n, ms))
-PUBLIC int epoll_wait(int epfd, struct epoll_event *events, int n, int ms)
-{
-    return is_ours(epfd) ? (int)POINT(epoll_wait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), NULL))
-                         : next_epoll_wait(epfd, events, n, ms);
-}
+WRAP(int, epoll_wait, (int epfd, struct epoll_event *events, int n, int ms), (epfd, events, n, ms), epfd,
+     POINT(epoll_wait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), NULL)))
 
-NEXT(int, epoll_pwait, (int epfd, struct epoll_event *events, int n, int ms, const sigset_t *mask),
-     (epfd, events, n, ms, mask))
-PUBLIC int epoll_pwait(int epfd, struct epoll_event *events, int n, int ms, const sigset_t *mask)
-{
-    return is_ours(epfd) ? (int)POINT(epoll_pwait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), mask))
-                         : next_epoll_pwait(epfd, events, n, ms, mask);
-}
+WRAP(int, epoll_pwait, (int epfd, struct epoll_event *events, int n, int ms, const sigset_t *mask),
+     (epfd, events, n, ms, mask), epfd, POINT(epoll_pwait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), mask)))
 
-NEXT(int, epoll_pwait2, (int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask),
-     (epfd, events, n, t, mask))
-PUBLIC int epoll_pwait2(int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask)
-{
-    return is_ours(epfd)
-               ? (int)POINT(epoll_pwait2, is_time(t) ? cl_posix_epoll_wait(epfd, events, n, ns_of(t), mask) : -EINVAL)
-               : next_epoll_pwait2(epfd, events, n, t, mask);
-}
+WRAP(int, epoll_pwait2, (int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask),
+     (epfd, events, n, t, mask), epfd,
+     POINT(epoll_pwait2, is_time(t) ? cl_posix_epoll_wait(epfd, events, n, ns_of(t), mask) : -EINVAL))
 
 static bool any_is_ours(const struct pollfd *fds, nfds_t n)
 {

@@ -39,6 +39,7 @@ def test_what_a_wrapped_call_costs(tmp_path: Path) -> None:
     cost = foreign.measure(foreign.compile_into(tmp_path), cores()[0], 0.01)
     assert cost.through_ns > 0
     assert cost.direct_ns > 0
+    assert cost.empty_ns > 0
 
 
 @pytest.mark.root
