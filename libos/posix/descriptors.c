@@ -55,6 +55,7 @@ void cl_posix_give_to_linux(int fd, struct cl_posix_socket *s)
 {
     __atomic_fetch_add(&cl_posix_counts()->to_linux[s->datagram], 1, __ATOMIC_RELAXED);
     cl_posix_watches_to_linux(s);
+    cl_posix_options_to_linux(fd, s);
     cl_posix_mark(fd, false);
     (void)cl_posix_leave(fd);
     for (int other = 0; cl_load_relaxed(&s->object.fds) && other < (int)CL_POSIX_FDS;

@@ -203,20 +203,19 @@ void cl_posix_told_of(int n)
 }
 
 /* Whether what a call sends may wait for what the next ones do. to: whom it answers, perhaps in several pieces; NULL: it
- * sends nothing. */
+ * sends nothing, and looks at no clock. */
 static bool gathers(const void *to)
 {
-    bool sends = to, other = sends && to != mine.answered;
-    if (mine.answers == 0)
-        return false;
+    if (mine.answers == 0 || !to)
+        return mine.answers;
     uint64_t ns = waited_ns();
     if (was_late(ns))
         note_late();
-    mine.answers -= other && mine.answers;
-    mine.answered = sends ? to : mine.answered;
-    mine.held = ns ? mine.held + sends : sends;
+    mine.answers -= to != mine.answered && mine.answers;
+    mine.answered = to;
+    mine.held = ns ? mine.held + 1 : 1;
     bool more = mine.answers && ns < GATHER_NS && mine.held < GATHER_MOST;
-    if (more && sends)
+    if (more)
         cl_count(&kept[mine.kthread].gathers, 1);
     return more;
 }

@@ -27,7 +27,7 @@ int cl_posix_run(void (*fn)(void *arg), void *arg);
 /* The same of one that answers, or at least sends, to what is told apart by `to` (its socket). */
 int cl_posix_run_sender(void (*fn)(void *arg), void *arg, const void *to);
 /* A wait has told the calling thread of n events. What it sends on the kthread that it keeps leaves together: at its n-th
- * answer, with its next turn, which is before it waits again, or at the first call GATHER_NS after the first. If it makes
+ * answer, with its next turn, which is before it waits again, or at the first that comes GATHER_NS after the first. If it makes
  * no call others see to it (kthreads.c). */
 void cl_posix_told_of(int n);
 /* How many answers have waited for others, and how often those of a thread that did not go on had to be sent for it. Any

@@ -226,6 +226,23 @@ void cl_posix_inherit(const struct cl_posix_socket *l, int fd, struct cl_posix_s
     }
 }
 
+/* Options of a connection that take any number, and that servers change for each answer: Linux is not asked, and does not
+ * keep them. */
+static bool keeps_alone(const struct cl_posix_socket *s, int level, int name)
+{
+    return level == IPPROTO_TCP && (name == TCP_NODELAY || name == TCP_CORK) && !s->datagram &&
+           cl_load_acquire(&s->state) == CL_POSIX_CONNECTED;
+}
+
+/* It turns out to be Linux' after all. */
+void cl_posix_options_to_linux(int fd, const struct cl_posix_socket *s)
+{
+    if (!s->datagram && s->options & 1u << CL_STREAM_NO_DELAY)
+        inherit_one(fd, IPPROTO_TCP, TCP_NODELAY, s->option[CL_STREAM_NO_DELAY]);
+    if (!s->datagram && s->options & 1u << CL_STREAM_CORK)
+        inherit_one(fd, IPPROTO_TCP, TCP_CORK, s->option[CL_STREAM_CORK]);
+}
+
 int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
     int number = 0;
@@ -234,10 +251,14 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
     if (level == IPPROTO_UDP && name == UDP_SEGMENT)
         return (int)cl_posix_refuse(
             "UDP_SEGMENT is not to be had of sockets of the dataplane: send each datagram by itself", ENOPROTOOPT);
-    int rc = (int)cl_linux(SYS_setsockopt, fd, level, name, value, len);
-    struct cl_posix_socket *s = rc ? NULL : cl_posix_socket_of(fd);
-    if (!s)
+    struct cl_posix_socket *s = cl_posix_socket_of(fd);
+    bool ours_alone = s && value && (size_t)len >= sizeof number && keeps_alone(s, level, name);
+    int rc = ours_alone ? 0 : (int)cl_linux(SYS_setsockopt, fd, level, name, value, len);
+    if (rc || !s) {
+        if (s)
+            cl_posix_socket_put(s);
         return rc;
+    }
     if (level == IPPROTO_TCP && name == TCP_CONGESTION)
         rc = set_congestion(s, value, len);
     else if (level == SOL_SOCKET)
@@ -334,6 +355,10 @@ int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len
     } else if (level == SOL_SOCKET && (name == SO_REUSEADDR || name == SO_REUSEPORT) && value && len) {
         number =
             name == SO_REUSEADDR ? s->reuse_address : s->reuse_port; /* a listener's, too: Linux has not been told */
+        rc = give(&number, sizeof number, value, len);
+    } else if (level == IPPROTO_TCP && (name == TCP_NODELAY || name == TCP_CORK) && value && len && *len <= INT_MAX &&
+               s->options & 1u << (name == TCP_CORK ? CL_STREAM_CORK : CL_STREAM_NO_DELAY)) {
+        number = s->option[name == TCP_CORK ? CL_STREAM_CORK : CL_STREAM_NO_DELAY];
         rc = give(&number, sizeof number, value, len);
     } else if (level == IPPROTO_TCP && name == TCP_INFO && !s->datagram && value && len) {
         rc = tcp_info(s, value, len);

@@ -157,7 +157,7 @@ int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len)
         return offset ? -ESPIPE : cl_posix_splice(from, NULL, fd, NULL, (size_t)len, 0);
     if (cl_posix_kind(from) != CL_POSIX_LINUX || (!offset && cl_linux(SYS_lseek, from, 0, SEEK_CUR) == -ESPIPE))
         return -EINVAL; /* what was not sent could not be put back (fs/splice.c: splice_direct_to_actor) */
-    char *data = malloc(FILE_BYTES);
+    char *data = malloc((size_t)cl_max((int64_t)1, cl_min(len, (int64_t)FILE_BYTES)));
     int64_t rc = data ? send_pieces(fd, from, data, offset, len) : -ENOMEM;
     free(data);
     return rc;

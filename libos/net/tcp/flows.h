@@ -36,6 +36,11 @@ const struct cl_flow *cl_tcp_flow(const struct cl_tcp_conn *c);
  * cl_tcp_visit. False: somebody else works on it or is about to, and a turn will begin after this. The caller keeps the
  * block from going away meanwhile. On a kthread. */
 bool cl_tcp_hold(struct cl_tcp_conn *c);
+/* The same; but if somebody works on it, or is about to, nothing follows of this. */
+bool cl_tcp_try_hold(struct cl_tcp_conn *c);
+/* Of one that was taken so: fn is called without a turn, as it leaves nothing for the end of one to do. False: it has done
+ * nothing, since it would, and cl_tcp_visit has to follow. */
+bool cl_tcp_quietly(struct cl_tcp_conn *c, bool (*fn)(struct cl_tcp_conn *c, void *arg), void *arg);
 /* Its home (../flow.h): a kthread's number, and 1; 0: none. The caller keeps the block from going away meanwhile. Any
  * thread. */
 void cl_tcp_set_home(struct cl_tcp_conn *c, unsigned home);

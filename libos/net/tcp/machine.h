@@ -54,6 +54,12 @@ static inline uint32_t cl_tcp_data_end(const struct cl_tcp_conn *c)
     return c->una + cl_tcp_opening(c) + c->send.bytes;
 }
 
+/* All that was written was sent, or nothing was. */
+static inline bool cl_tcp_has_left(const struct cl_tcp_conn *c)
+{
+    return c->state >= CL_TCP_ESTABLISHED && cl_seq_upto(cl_tcp_data_end(c), c->nxt);
+}
+
 /* A FIN is to follow what was written, and has not left. */
 static inline bool cl_tcp_fin_due(const struct cl_tcp_conn *c)
 {
@@ -174,6 +180,9 @@ void cl_tcp_end(struct cl_tcp_conn *c, int error);
  * taken. */
 int64_t cl_tcp_write_room(const struct cl_tcp_conn *c, int64_t len);
 void cl_tcp_wrote(struct cl_tcp_conn *c, int64_t len, int64_t room, int64_t done);
+
+/* user.c: whether a read of so many bytes leaves nothing for the end of a turn to do. By the connection's holder. */
+bool cl_tcp_reads_quietly(const struct cl_tcp_conn *c, int64_t room);
 
 /* keep.c: the times of keep-alive of one connection. -ENOBUFS: connections of the stack have CL_TCP_KEEPS other ones. */
 int cl_tcp_keep_times(struct cl_tcp_conn *c, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes);

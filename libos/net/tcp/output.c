@@ -372,9 +372,18 @@ static void watch_window(struct cl_tcp_conn *c)
     cl_tcp_stall_window(c);
 }
 
+/* A request has come, as a rule, and is not answered yet: nothing is to leave. */
+static inline bool is_quiet(const struct cl_tcp_conn *c)
+{
+    uint32_t asked = CL_TCP_PLAIN | CL_TCP_FIN_WANTED | CL_TCP_FORCE | CL_TCP_ACK_NOW;
+    return (c->flags & asked) == CL_TCP_PLAIN && c->send.bytes == 0 && cl_tcp_is_plain(c);
+}
+
 void cl_tcp_output(struct cl_tcp_conn *c)
 {
     uint32_t now_ms = cl_tcp_now_ms(c);
+    if (is_quiet(c))
+        return;
     if (cl_likely(is_answer(c, now_ms)) && send_answer(c, now_ms))
         return;
     cl_tcp_not_plain(c);

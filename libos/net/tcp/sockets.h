@@ -11,7 +11,8 @@
  * Visit. Code that needs the connection itself (its buffers, its state) runs inside of a turn. Under the guard the
  * caller looks at `conn`: NULL, the connection is over, and there is nothing to visit. Else its block cannot go away
  * while the guard is held, for whoever ends it takes the guard first (on_ended). So the caller may look at the flow:
- *   IDLE              it becomes RUNNING, and is the caller's. It lets the guard go, and does its turn.
+ *   IDLE              it becomes RUNNING, and is the caller's. It lets the guard go, and does its turn; or without one
+ *                     what leaves nothing for the end of a turn to do (cl_visit.quietly).
  *   READY             someone will take the flow out of its queue and run it.
  *   RUNNING, AGAIN    someone works on it; it becomes AGAIN, so that it is run once more.
  * The visit is on the socket's list before the flow is looked at, and comes off again if that was idle. Else the next
@@ -24,7 +25,7 @@
  * its side. Who sets the bit takes the count to 0 in the same section, and posts as often when it has let the guard go.
  * So either the waiter sees the bit, or it is posted for. One that wakes by its time-out and finds itself still counted
  * takes itself out; else the post is there or on its way, and it takes that, and looks again. A bit is cleared only
- * inside of a turn, after looking at the connection, and the callbacks that set it run in turns of the same connection:
+ * inside of a turn, or between two, after looking at the connection, and the callbacks that set it run in turns of the same connection:
  *   DATA   set by `data`, cleared by a read that leaves nothing. It may be set with nothing there (`data` is called
  *          before the bytes are kept, and memory may be short); never the other way round.
  *   ROOM   set by `opened` and `writable`, cleared by a write that took less than it was given: of which the machine
@@ -79,6 +80,9 @@ struct cl_stream_options {
 struct cl_visit {
     struct cl_visit *next;
     void (*fn)(struct cl_visit *v, struct cl_tcp_conn *c);
+    /* Tried first where nobody works on the connection: between two turns, and under the guard, with which whoever says
+     * that something has come is in order, as he does so in a turn. False: it has done nothing. Or NULL. */
+    bool (*quietly)(struct cl_visit *v, struct cl_tcp_conn *c);
     struct cl_stream *s;
     int64_t result;
     struct cl_sem done; /* posted when fn has returned, or the connection is over */

@@ -170,9 +170,25 @@ static void set_now(struct cl_visit *v, struct cl_tcp_conn *c)
     v->result = rc ? rc : c->send.limit > c->send.bytes && c->state >= CL_TCP_ESTABLISHED;
 }
 
+/* What holds small segments back, while there are none: the others may open windows, or set timers. */
+static bool set_quietly(struct cl_visit *v, struct cl_tcp_conn *c)
+{
+    struct question *q = (struct question *)v;
+    if ((q->option != CL_STREAM_NO_DELAY && q->option != CL_STREAM_CORK) || !cl_tcp_has_left(c))
+        return false;
+    v->result = apply(c, q->option, q->value);
+    return true;
+}
+
 static void get_now(struct cl_visit *v, struct cl_tcp_conn *c)
 {
     v->result = value_of(c, ((struct question *)v)->option);
+}
+
+static bool get_quietly(struct cl_visit *v, struct cl_tcp_conn *c)
+{
+    v->fn(v, c);
+    return true;
 }
 
 static void set_cc_now(struct cl_visit *v, struct cl_tcp_conn *c)
@@ -219,7 +235,7 @@ static int64_t ask(struct cl_stream *s, struct question *q)
 
 int cl_stream_set(struct cl_stream *s, int option, int64_t value)
 {
-    struct question q = {.visit.fn = set_now, .option = option, .value = value};
+    struct question q = {.visit.fn = set_now, .visit.quietly = set_quietly, .option = option, .value = value};
     int rc = check(option, value);
     if (rc)
         return rc;
@@ -257,7 +273,7 @@ static int64_t default_of(struct cl_stream *s, int option)
 
 int64_t cl_stream_get(struct cl_stream *s, int option)
 {
-    struct question q = {.visit.fn = get_now, .option = option};
+    struct question q = {.visit.fn = get_now, .visit.quietly = get_quietly, .option = option};
     if (option < 0 || option >= CL_STREAM_OPTIONS)
         return -ENOPROTOOPT;
     if (!listens(s))
@@ -287,7 +303,7 @@ int cl_stream_set_congestion(struct cl_stream *s, const char *name)
 
 const char *cl_stream_congestion(struct cl_stream *s)
 {
-    struct question q = {.visit.fn = get_cc_now};
+    struct question q = {.visit.fn = get_cc_now, .visit.quietly = get_quietly};
     if (!listens(s))
         return ask(s, &q) ? NULL : q.cc->name;
     if (cl_stream_enter(s, CL_STREAM_LISTENER))
@@ -299,7 +315,7 @@ const char *cl_stream_congestion(struct cl_stream *s)
 
 int cl_stream_info(struct cl_stream *s, struct cl_tcp_info *out)
 {
-    struct question q = {.visit.fn = info_now, .info = out};
+    struct question q = {.visit.fn = info_now, .visit.quietly = get_quietly, .info = out};
     return (int)ask(s, &q);
 }
 

@@ -85,6 +85,7 @@ struct transfer {
     struct cl_visit visit; /* first */
     const struct cl_iovec *vec;
     int64_t n, done; /* pieces; bytes that were taken before */
+    int64_t room;    /* of a read: bytes in all */
     bool peek;
     /* Without a copy. */
     struct cl_lease *lease;
@@ -115,16 +116,31 @@ static int64_t peek(const struct cl_tcp_conn *c, uint8_t *to, int64_t room)
     return done;
 }
 
-static void read_now(struct cl_visit *v, struct cl_tcp_conn *c)
+static void take(struct transfer *t, struct cl_tcp_conn *c)
 {
-    struct transfer *t = (struct transfer *)v;
-    v->result = 0;
+    t->visit.result = 0;
     for (int64_t i = 0; i < t->n && c->receive.bytes; i++) {
         const struct cl_iovec *to = &t->vec[i];
-        v->result += t->peek ? peek(c, to->base, to->len) : cl_tcp_read(c, to->base, to->len);
+        t->visit.result += t->peek ? peek(c, to->base, to->len) : cl_tcp_read(c, to->base, to->len);
     }
+}
+
+static void read_now(struct cl_visit *v, struct cl_tcp_conn *c)
+{
+    take((struct transfer *)v, c);
     if (c->receive.bytes == 0)
         cl_stream_clear(v->s, CL_STREAM_DATA);
+}
+
+static bool read_quietly(struct cl_visit *v, struct cl_tcp_conn *c)
+{
+    struct transfer *t = (struct transfer *)v;
+    if (!cl_tcp_reads_quietly(c, t->room))
+        return false;
+    take(t, c);
+    if (c->receive.bytes == 0)
+        cl_store_relaxed(&v->s->told, v->s->told & ~(uint32_t)CL_STREAM_DATA);
+    return true;
 }
 
 static void lease_now(struct cl_visit *v, struct cl_tcp_conn *c)
@@ -214,8 +230,9 @@ static int64_t read_as(struct transfer *t, struct cl_stream *s, bool over, int64
 
 static int64_t read_into(struct cl_stream *s, const struct cl_iovec *vec, int64_t n, bool peek, int64_t timeout_ns)
 {
-    struct transfer t = {.visit.fn = read_now, .vec = vec, .n = n, .peek = peek};
     int64_t sum = length_of(vec, n);
+    struct transfer t = {
+        .visit.fn = read_now, .visit.quietly = read_quietly, .vec = vec, .n = n, .room = sum, .peek = peek};
     return sum < 0 ? sum : read_as(&t, s, sum == 0, timeout_ns);
 }
 

@@ -179,25 +179,30 @@ static void retire(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b)
     cl_tcp_block_free(net, q->index, b);
 }
 
-/* The holder has done its turn. */
-static inline void let_go(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, unsigned done)
+/* Its holder works on it no more. */
+static inline void release(const struct cl_tcp_net *net, struct cl_netq *q, struct cl_tcp_block *b, unsigned done)
 {
-    struct cl_tcp_net *net = t->net;
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
-    uint64_t due_ns = cl_tcp_due_ns(&b->conn);
     struct cl_ready_list one = {0};
-    if (due_ns == CL_TCP_NEVER)
-        cl_alarm_cancel(&b->alarm);
-    else if (due_ns != cl_alarm_deadline_ns(&b->alarm))
-        (void)cl_alarm_arm(&b->alarm, due_ns); /* on a kthread */
     cl_flow_lock(&net->table, bucket);
     cl_tcp_note_ahead(net, b);
     bool more = cl_flow_release(&b->flow, done);
     cl_flow_unlock(&net->table, bucket);
     if (more) {
         cl_ready_add(&one, &b->flow);
-        cl_ordered_wake(t->q, &one); /* a thief has it for one turn */
+        cl_ordered_wake(q, &one); /* a thief has it for one turn */
     }
+}
+
+/* The holder has done its turn. */
+static inline void let_go(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, unsigned done)
+{
+    uint64_t due_ns = cl_tcp_due_ns(&b->conn);
+    if (due_ns == CL_TCP_NEVER)
+        cl_alarm_cancel(&b->alarm);
+    else if (due_ns != cl_alarm_deadline_ns(&b->alarm))
+        (void)cl_alarm_arm(&b->alarm, due_ns); /* on a kthread */
+    release(t->net, t->q, b, done);
 }
 
 void cl_tcp_turn_let_go(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, unsigned done)
@@ -399,6 +404,34 @@ bool cl_tcp_hold(struct cl_tcp_conn *c)
         (void)cl_flow_wake(&b->flow); /* false: it is not idle */
     cl_flow_unlock(&net->table, bucket);
     return idle;
+}
+
+bool cl_tcp_try_hold(struct cl_tcp_conn *c)
+{
+    struct cl_tcp_block *b = cl_tcp_block_of(c);
+    struct cl_tcp_net *net = cl_tcp_net_of(b->flow.nif);
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    cl_flow_lock(&net->table, bucket);
+    bool idle = b->flow.state == CL_FLOW_IDLE;
+    if (idle)
+        cl_flow_hold(&b->flow);
+    cl_flow_unlock(&net->table, bucket);
+    return idle;
+}
+
+/* No clock is read, no timer looked at, and nothing sent: what a turn ends with is as it was. */
+bool cl_tcp_quietly(struct cl_tcp_conn *c, bool (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)
+{
+    struct cl_tcp_block *b = cl_tcp_block_of(c);
+    struct cl_tcp_net *net = cl_tcp_net_of(b->flow.nif);
+    struct cl_netq *q = cl_netq_self(b->flow.nif);
+    struct cl_tcp_turn none = {.stack = &net->stack, .kthread = q->index};
+    c->turn = &none;
+    bool done = fn(c, arg);
+    c->turn = NULL;
+    if (done)
+        release(net, q, b, 0);
+    return done;
 }
 
 /* Around visits of one who may have more to send soon. */

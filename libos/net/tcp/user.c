@@ -1,10 +1,11 @@
 /* The user's calls (RFC 9293, section 3.10.1 to 3.10.6). */
-#include "machine.h"
+#include "window.h"
 
 #include <errno.h>
 #include <string.h>
 
 #define SEND_MOST (1u << 30) /* numbers of a buffer stay comparable */
+#define QUIET_MOST 4096      /* bytes, of a read that keeps others from the connection in a section of its own */
 
 void cl_tcp_connect(struct cl_tcp_conn *c, const struct cl_tcp_events *user, void *arg)
 {
@@ -67,6 +68,14 @@ int64_t cl_tcp_read(struct cl_tcp_conn *c, void *data, int64_t room)
     if (done)
         cl_tcp_window_opened(c);
     return done;
+}
+
+bool cl_tcp_reads_quietly(const struct cl_tcp_conn *c, int64_t room)
+{
+    uint32_t take = (uint32_t)cl_min(room, (int64_t)c->receive.bytes);
+    if (take == 0 || take > QUIET_MOST || c->loans || c->events)
+        return false;
+    return cl_tcp_receive_room(c) + take < c->rcv_edge - c->rcv_nxt + cl_tcp_window_worth(c);
 }
 
 void cl_tcp_set_user(struct cl_tcp_conn *c, const struct cl_tcp_events *events, void *arg)

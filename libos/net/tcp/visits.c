@@ -69,6 +69,12 @@ static int wait_done(struct cl_stream *s, struct cl_visit *v)
     return back ? -EDEADLK : 0;
 }
 
+static bool run_quietly(struct cl_tcp_conn *c, void *arg)
+{
+    struct cl_visit *v = arg;
+    return v->quietly(v, c);
+}
+
 static void run_own(struct cl_tcp_conn *c, void *arg)
 {
     struct cl_visit *v = arg;
@@ -82,6 +88,14 @@ int cl_stream_visit(struct cl_stream *s, struct cl_visit *v)
     if (!c)
         return -ENOTCONN;
     v->s = s;
+    if (cl_likely(cl_tcp_try_hold(c))) {
+        if (v->quietly && cl_tcp_quietly(c, run_quietly, v))
+            return 0;
+        cl_spin_unlock(s->guard);
+        cl_tcp_visit(c, run_own, v);
+        cl_spin_lock(s->guard);
+        return 0;
+    }
     v->next = NULL;
     cl_sem_init(&v->done, 0);
     put_visit(s, v); /* before we look whether somebody works on it: the turn that he has then, or has next, finds it */

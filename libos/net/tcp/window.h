@@ -22,6 +22,12 @@ static inline uint32_t cl_tcp_window_step(const struct cl_tcp_conn *c)
     return cl_min(c->receive.limit / 2, (uint32_t)c->settings->mss);
 }
 
+/* By how much, for a segment of its own that tells it. */
+static inline uint32_t cl_tcp_window_worth(const struct cl_tcp_conn *c)
+{
+    return cl_min(2u * c->settings->mss, c->receive.limit / 2);
+}
+
 /* Whether memory is short for what may come. Who has nothing waiting, or leased, is not to suffer from others who do. */
 static inline bool cl_tcp_is_pressed(const struct cl_tcp_conn *c)
 {

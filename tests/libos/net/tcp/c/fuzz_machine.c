@@ -191,12 +191,34 @@ static void change_one(void)
     f->bytes[at] ^= (uint8_t)(1u << below(8));
 }
 
+/* Between two turns: it sends nothing, as it could not, and leaves nothing that a turn would. */
+static void reads_quietly(struct user *u)
+{
+    static uint8_t data[20000];
+    struct cl_tcp_turn none = {.stack = &u->host->stack, .now_ns = now_ns};
+    struct cl_tcp_conn *c = &u->conn;
+    int64_t room = (int64_t)below(sizeof data);
+    if (!cl_tcp_reads_quietly(c, room))
+        return;
+    uint32_t flags = c->flags, bytes = c->receive.bytes;
+    uint64_t due_ns = cl_tcp_due_ns(c);
+    c->turn = &none;
+    CHECK_EQ(cl_tcp_read(c, data, room), cl_min(room, (int64_t)bytes));
+    c->turn = NULL;
+    CHECK_EQ(c->flags, flags);
+    CHECK_EQ(c->events, 0);
+    CHECK_EQ(cl_tcp_due_ns(c), due_ns);
+    settle(u);
+}
+
 static void user_does(struct user *u)
 {
     static uint8_t data[20000];
     if (!u->used || u->conn.state < CL_TCP_SYN_SENT ||
         (u->conn.state == CL_TCP_SYN_RECEIVED && (u->conn.flags & CL_TCP_PASSIVE)))
         return;
+    if (below(2))
+        reads_quietly(u);
     begin(u);
     switch (below(15)) {
     case 0:

@@ -201,6 +201,17 @@ static void model_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c,
     release();
 }
 
+static bool model_try_hold(struct cl_tcp_conn *c)
+{
+    (void)c;
+    cl_spin_lock(&now.bucket);
+    bool idle = now.flow.state == CL_FLOW_IDLE;
+    if (idle)
+        cl_flow_hold(&now.flow);
+    cl_spin_unlock(&now.bucket);
+    return idle;
+}
+
 static int64_t model_read(struct cl_tcp_conn *c, void *data, int64_t room)
 {
     uint32_t n = cl_min((uint32_t)room, c->receive.bytes);
@@ -208,6 +219,17 @@ static int64_t model_read(struct cl_tcp_conn *c, void *data, int64_t room)
     c->receive.bytes -= n;
     now.taken = (uint8_t)(now.taken + n);
     return n;
+}
+
+static bool model_quietly(struct cl_tcp_conn *c, bool (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)
+{
+    hold();
+    bool done = fn(c, arg);
+    if (done)
+        release();
+    else
+        now.busy = 0; /* for the turn that follows */
+    return done;
 }
 
 static int64_t model_write(struct cl_tcp_conn *c, const void *data, int64_t len)
@@ -252,6 +274,9 @@ static struct cl_chunk *model_copy(void)
 #define cl_sem_give model_sem_give
 #define cl_sem_post model_sem_post
 #define cl_tcp_hold model_hold
+#define cl_tcp_try_hold model_try_hold
+#define cl_tcp_quietly model_quietly
+#define cl_tcp_reads_quietly(c, room) ((void)(room), (c)->receive.bytes == 1) /* what is more by a turn */
 #define cl_tcp_visit model_visit
 #define cl_tcp_read model_read
 #define cl_tcp_write model_write
