@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from ..runtime.errors import CorelaneError
 from ..runtime.paths import default_socket
+from ..runtime.tracing import TRACE_MODES
 from . import posix_check, values
 from .config import library
 from .usage import WrongUsage
@@ -63,6 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--trace-calls", action="store_true", help="say where each socket goes, and at the end what was called"
+    )
+    parser.add_argument(
+        "--trace",
+        choices=TRACE_MODES,
+        default="off",
+        help="what is written down of requests, for corelane trace (default off)",
     )
     parser.add_argument("--check", action="store_true", help="say what will not work, and do not start it")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help="it and its arguments")
@@ -132,6 +139,8 @@ def configuration(options: argparse.Namespace, name: str) -> dict[str, str]:
         words["listen"] = options.listen
     if options.loopback:
         words["loopback"] = "1"
+    if options.trace != "off":
+        words["record"] = options.trace
     if options.trace_calls:
         words["trace"] = "1"
     if options.nic is None:

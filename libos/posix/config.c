@@ -1,7 +1,7 @@
 /* See config.h. */
 #include "config.h"
 
-#include <corelane/libos/sched.h>
+#include <corelane/libos/runtime.h>
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -98,6 +98,14 @@ static bool parse_poll(const char *text, uint32_t *poll)
     return *poll == CL_SCHED_BLOCK || strcmp(text, "adaptive") == 0;
 }
 
+static bool parse_record(const char *text, uint32_t *record)
+{
+    *record = strcmp(text, "sampled") == 0 ? CL_RUNTIME_TRACE_SAMPLED
+              : strcmp(text, "full") == 0  ? CL_RUNTIME_TRACE_FULL
+                                           : CL_RUNTIME_TRACE_OFF;
+    return *record != CL_RUNTIME_TRACE_OFF || strcmp(text, "off") == 0;
+}
+
 static bool parse_nic(const char *text, struct cl_posix_config *c)
 {
     bool known = strncmp(text, "tap:", 4) == 0 || strncmp(text, "af_xdp:", 7) == 0 || strcmp(text, "memory") == 0;
@@ -135,6 +143,8 @@ static bool parse_word(const char *key, char *value, struct cl_posix_config *c)
         return parse_number(value, 1, CL_SCHED_MAX_KTHREADS, &c->kthreads);
     if (strcmp(key, "poll") == 0)
         return parse_poll(value, &c->poll);
+    if (strcmp(key, "record") == 0)
+        return parse_record(value, &c->record);
     if (strcmp(key, "trace") == 0)
         return parse_on(value, &c->trace);
     if (strcmp(key, "loopback") == 0)
@@ -153,7 +163,8 @@ static int refuse(char err[256], const char *what, const char *word)
 int cl_posix_parse(const char *words, struct cl_posix_config *out, char err[256])
 {
     char text[1024];
-    *out = (struct cl_posix_config){.xskmap_fd = -1, .link_fd = -1, .kthreads = 1, .poll = CL_SCHED_ADAPTIVE};
+    *out = (struct cl_posix_config){
+        .xskmap_fd = -1, .link_fd = -1, .kthreads = 1, .poll = CL_SCHED_ADAPTIVE, .record = CL_RUNTIME_TRACE_OFF};
     if (!keep(text, sizeof text, words))
         return refuse(err, "the configuration is longer than 1023 bytes", "");
     char *left = NULL, shown[160];

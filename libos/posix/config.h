@@ -22,6 +22,7 @@ struct cl_posix_config {
     uint32_t gateway;
     uint32_t kthreads;   /* 1..64 */
     uint32_t poll;       /* CL_SCHED_ADAPTIVE, CL_SCHED_BLOCK */
+    uint32_t record;     /* what is written down of requests: CL_RUNTIME_TRACE_* */
     bool trace;          /* say of each socket where it goes, and at the end what was called */
     bool loopback;       /* 127.0.0.0/8 is the program's own, not the machine's */
     uint32_t n_patterns; /* of listeners that are ours; 0: all */
@@ -29,7 +30,7 @@ struct cl_posix_config {
 };
 
 /* "nic=tap:cl0,host=10.77.0.1/24,address=10.77.0.2/24,kthreads=2,gateway=10.77.0.1,poll=block,loopback=1,
- * listen=80;10.77.0.*:443;127.0.0.1:*",
+ * listen=80;10.77.0.*:443;127.0.0.1:*,record=full",
  * "nic=af_xdp:eth0,xskmap=1008,link=1009,address=10.77.0.2/24" (the descriptors are the process's), or
  * "socket=/run/corelane.sock,name=cache,kthreads=2". -EINVAL with a sentence. */
 int cl_posix_parse(const char *words, struct cl_posix_config *out, char err[256]);

@@ -244,7 +244,7 @@ static int make(struct cl_runtime **out, char err[256])
                                   .ipv4 = nic ? config.address : 0,
                                   .ipv4_prefix = nic ? config.prefix : 0,
                                   .gateway = nic ? config.gateway : 0,
-                                  .trace = CL_RUNTIME_TRACE_OFF, /* a descriptor less in a program of others */
+                                  .trace = config.record,
                                   .on_event = on_event};
     rc = cl_runtime_new(&c, out, err);
     if (rc == 0 && (rc = cl_runtime_start(*out, err)))

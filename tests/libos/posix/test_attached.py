@@ -106,6 +106,22 @@ def redis() -> tuple[str, ...]:
     return ("redis-server", "--protected-mode", "no", "--save", "")
 
 
+def test_requests_are_written_down(machine: Machine) -> None:
+    machine.iokernel("--policy", "none")
+    machine.serve("--trace", "full", *memcached())
+    with contextlib.closing(machine.connect(11211)) as client:
+        exchange(client, STORE, b"STORED\r\n")
+        for _ in range(20):
+            exchange(client, GET, VALUE)
+        words = ("--socket", machine.path, "--app", "stock", "--seconds", "0.2", "--json")
+        trace = machine.start("trace", *words)
+        while trace.process.poll() is None:
+            exchange(client, GET, VALUE)
+    assert trace.process.stdout is not None
+    told = json.loads(trace.process.stdout.read())
+    assert "TCP 11211" in json.dumps(told), told
+
+
 STORE = b"set key 0 0 5\r\nvalue\r\n"
 GET, VALUE = b"get key\r\n", b"VALUE key 0 5\r\nvalue\r\nEND\r\n"
 
