@@ -14,7 +14,7 @@
 
 struct needs {
     struct cl_sched *latency;
-    uint64_t *ticks;
+    uint64_t *needed, *ticks;
     uint64_t gap_ticks, random;
     uint32_t n, met;
     uint64_t came;            /* writer: the uthread that was needed (release); reader: the job (acquire) */
@@ -45,6 +45,7 @@ static bool meet(struct needs *r)
     }
     while (!cl_load_acquire(&r->came))
         CL_PROBE();
+    r->needed[r->met] = need;
     r->ticks[r->met] = r->came - need;
     return !cl_load_relaxed(&r->over);
 }
@@ -73,15 +74,16 @@ static bool await_end(struct needs *r, uint64_t ns)
     return true;
 }
 
-int cl_lab_needs(struct cl_runtime *batch, struct cl_runtime *latency, uint64_t seed, uint64_t gap_ns, uint64_t *ticks,
-                 uint32_t n, uint64_t limit_ns)
+int cl_lab_needs(struct cl_runtime *batch, struct cl_runtime *latency, uint64_t seed, uint64_t gap_ns, uint64_t *needed,
+                 uint64_t *ticks, uint32_t n, uint64_t limit_ns)
 {
-    if (!batch || !latency || batch == latency || !ticks || n > INT32_MAX)
+    if (!batch || !latency || batch == latency || !needed || !ticks || n > INT32_MAX)
         return -EINVAL;
     struct needs *r = calloc(1, sizeof *r);
     if (!r)
         return -ENOMEM;
     *r = (struct needs){.latency = cl_runtime_sched(latency),
+                        .needed = needed,
                         .ticks = ticks,
                         .gap_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), (int64_t)gap_ns),
                         .random = seed,

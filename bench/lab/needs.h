@@ -11,11 +11,11 @@
 
 // cffi: begin
 /* n needs, each gap_ns to twice that after the last one was met (by `seed`), at most for limit_ns. Both runtimes have
- * started, and belong to the caller. ticks[0..n): of each, from need to core. Returns how many were met. -EINVAL,
+ * started, and belong to the caller. needed[0..n), ticks[0..n): of each the stamp of the need, and from need to core. Returns how many were met. -EINVAL,
  * -ENOMEM, -EAGAIN (no uthread is left); -ETIMEDOUT: a need is still not met long after that; then the runtimes may
  * not be closed before the process ends. By a thread that is no kthread. */
 CL_API int cl_lab_needs(struct cl_runtime *batch, struct cl_runtime *latency, uint64_t seed, uint64_t gap_ns,
-                        uint64_t *ticks, uint32_t n, uint64_t limit_ns);
+                        uint64_t *needed, uint64_t *ticks, uint32_t n, uint64_t limit_ns);
 // cffi: end
 
 #endif

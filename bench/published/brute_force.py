@@ -115,12 +115,13 @@ def elasticflow(rng: Any) -> tuple[float, float]:
     due = np.sort(rng.integers(1, spans + 1, n))
     work = np.array([rng.uniform(0.2, 2.2) * ends[d - 1] for d in due])
     scale = rng.uniform(0, 0.3, n)
-    memory = np.zeros(2 * spans + n * shares.ROW)
+    memory = np.zeros(2 * spans + n * (shares.ROW + spans))
     memory[:spans] = ends
     for i in range(n):
         at = 2 * spans + shares.ROW * i
-        memory[at : at + shares.ROW] = (work[i], scale[i], 0.0, 1, cores, due[i], 0, 0)
-    ours = shares.fill(memory, 2 * spans, n, 0, spans, spans, float(cores)) == 0
+        memory[at : at + shares.ROW] = (work[i], scale[i], 0.0, 1, cores, due[i], 0)
+    table = 2 * spans + n * shares.ROW
+    ours = shares.fill(memory, 2 * spans, n, 0, spans, spans, float(cores), table, spans) == 0
     return -(1.0 + ours), -(1.0 + _feasible(work, scale, due, ends, cores))
 
 

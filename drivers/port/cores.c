@@ -392,13 +392,23 @@ static void cores_park_wait(struct cl_cores *c, unsigned k, int64_t timeout_ns, 
     wait_core(port, me->arena, k, &w);
 }
 
+/* The loop reads both lines: without this each takes as long as the way to the other core and back, at its store. */
+static void cores_help_soon(struct cl_cores *c)
+{
+    struct port_arena *a = cl_load_acquire(&port_of_cores(c)->managed);
+    if (!a)
+        return;
+    cl_prefetch_write(&port_lines(a, 0)->help);
+    cl_prefetch_write(a->bell);
+}
+
 static void cores_help(struct cl_cores *c)
 {
     struct port *port = port_of_cores(c);
     struct port_arena *a = cl_load_acquire(&port->managed);
     if (!a)
         return;
-    cl_prefetch(a->bell); /* both lines come at once */
+    cores_help_soon(c);
     cl_store_relaxed(&port_lines(a, 0)->help_tsc, cl_tsc());
     __atomic_fetch_add(&port_lines(a, 0)->help, 1, __ATOMIC_RELEASE); /* release: the stamp */
     cl_fence_seq_cst(); /* as in announce() of port.c: our word before its flag */
@@ -494,6 +504,7 @@ static const struct cl_cores_ops cores_ops = {
     .park_leave = cores_park_leave,
     .park_try = cores_park_try,
     .help = cores_help,
+    .help_soon = cores_help_soon,
     .signals = cores_signals,
     .threads = cores_threads,
     .quantum_over = cores_quantum_over,

@@ -35,4 +35,7 @@ void io_cores_rung(struct io_loop *loop, struct io_app *app)
     cl_store_relaxed(&app->doorbell->help_rung, 0);
     io_count(a->stats.rings, 1);
     loop->cores.urgent = true;
+    /* What the decision is about to read is on another core: have it come while the round goes on. */
+    cl_prefetch(&io_lines_of(&a->kthreads[0])->help);
+    io_fetch_words(&loop->cores);
 }

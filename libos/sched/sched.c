@@ -357,6 +357,8 @@ int cl_sched_spawn(struct cl_sched *s, cl_uthread_fn fn, void *arg)
         return -ESHUTDOWN;
     if (cl_kthread_index_in(s) >= 0) /* a stack that is warm, and no lock that all share */
         return cl_uthread_spawn(fn, arg, NULL);
+    if (cl_managed(s) && s->cores->ops->help_soon)
+        s->cores->ops->help_soon(s->cores); /* as cl_inject does below */
     struct cl_uthread *t = cl_stack_get_foreign(s);
     if (!t)
         return -EAGAIN;

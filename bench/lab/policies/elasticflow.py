@@ -7,17 +7,16 @@ from typing import Any
 
 from ..acts import progress_ns, refuse
 from ..mechanisms import gain, shares
-from ..mechanisms.ranking import KEY, TARGET, clear, enact, heap, pop
+from ..mechanisms.promised import ENDS, N_ENDS, NEVER, ROOM, SHARE, SPANS, USED, adopt, follow, reaches, table_of
+from ..mechanisms.ranking import KEY, TARGET, enact, heap, pop
 from ..mechanisms.tool import tool
 from ..table import PROMISED, REFUSED
 
 SOURCE = "ElasticFlow, ASPLOS 2023: minimum satisfactory share, admission control, elastic scaling, buddy blocks"
 SWEEP: dict[str, tuple[float, ...]] = {"margin": (0.0, 0.1, 0.3), "drop": (0, 1)}
 HOLDS = {"promises": True}
-SPANS = 128  # cuts of the time until the last deadline: so many jobs are promised at most
-WORDS = (2 * SPANS, 1 + shares.ROW, 0, 0)
-_SHARE, _OUT = 0, 1  # words of jobs[j].memory: its share, once promised; 1: it was not admitted
-_LAST = 1e300
+WORDS = (ROOM, 1 + shares.ROW, 0, 0)
+_OUT = 1  # word of jobs[j].memory: 1: it was not admitted
 
 
 @tool
@@ -38,47 +37,37 @@ def _row(view: Any, jobs: Any, kinds: Any, memory: Any, row: Any, j: Any, speed:
     memory[row + shares.SERIAL], memory[row + shares.SYNC] = max(kind.serial, 0.0), max(kind.sync, 0.0)
     memory[row + shares.LEAST] = kind.min_cores
     memory[row + shares.MOST] = min(kind.max_cores, view.n_cores)
-    memory[row + shares.SHARE] = jobs[j].memory[_SHARE]
+    memory[row + shares.SHARE] = jobs[j].memory[SHARE]
 
 
 @tool
-def _plan(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, margin: Any, new: Any, keep: Any) -> Any:
-    """Share the cores out among the promised jobs and job `new` (-1: none). Returns how many would be late, _LAST for
-    more of them than there are spans. keep: have the shares and targets as found."""
-    speed, rows = _speed(view, cores), 2 * SPANS + view.room
+def _plan(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, margin: Any, new: Any) -> Any:
+    """Share the cores out among the promised jobs and job `new` (-1: none). Returns how many would be late, NEVER for
+    more of them than there are spans."""
+    speed, rows = _speed(view, cores), ROOM + view.room
     j = view.first
     while j >= 0:
-        jobs[j].memory[KEY] = jobs[j].deadline_ns if jobs[j].memory[_SHARE] > 0.0 or j == new else _LAST
+        jobs[j].memory[KEY] = jobs[j].deadline_ns if jobs[j].memory[SHARE] > 0.0 or j == new else NEVER
         j = jobs[j].next
-    left, n, spans = heap(view, jobs, memory, 2 * SPANS), 0, 0
+    left, n, spans = heap(view, jobs, memory, ROOM), 0, 0
     while left > 0:
-        j = pop(jobs, memory, 2 * SPANS, left)
+        j = pop(jobs, memory, ROOM, left)
         left -= 1
-        if jobs[j].memory[KEY] == _LAST:
+        if jobs[j].memory[KEY] == NEVER:
             break
+        if n == SPANS:
+            return NEVER
         until = float(jobs[j].deadline_ns - view.now_ns)
-        if until > 0.0 and (spans == 0 or until > memory[spans - 1]):
-            if spans == SPANS:
-                return _LAST
-            memory[spans] = until
+        if until > 0.0 and (spans == 0 or until > memory[ENDS + spans - 1]):
+            memory[ENDS + spans] = until
             spans += 1
         row = rows + shares.ROW * n
         _row(view, jobs, kinds, memory, row, j, speed, margin)
         memory[row + shares.SPANS] = spans if until > 0.0 else 0
         jobs[j].memory[TARGET] = n
         n += 1
-    late = shares.fill(memory, rows, n, 0, SPANS, spans, float(view.n_cores))
-    if keep:
-        j = view.first
-        while j >= 0:
-            if jobs[j].memory[KEY] < _LAST:
-                row = rows + shares.ROW * int(jobs[j].memory[TARGET])
-                jobs[j].memory[_SHARE] = memory[row + shares.SHARE]
-                jobs[j].memory[TARGET] = memory[row + shares.NOW]
-            else:
-                jobs[j].memory[TARGET] = 0.0
-            j = jobs[j].next
-    return late
+    memory[N_ENDS] = spans
+    return shares.fill(memory, rows, n, ENDS, USED, spans, float(view.n_cores), table_of(memory, False), SPANS)
 
 
 @tool
@@ -90,7 +79,7 @@ def _left_over(view: Any, jobs: Any, kinds: Any, memory: Any) -> None:
     while j >= 0:
         free -= jobs[j].memory[TARGET]
         j = jobs[j].next
-    rows, n, have = 2 * SPANS, 0, 0.0
+    rows, n, have = ROOM, 0, 0.0
     for promised in (True, False):
         j = view.first
         while j >= 0:
@@ -117,20 +106,23 @@ def _left_over(view: Any, jobs: Any, kinds: Any, memory: Any) -> None:
 def elasticflow(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, margin: Any = 0.1, drop: Any = 1) -> None:
     """margin: added to what a job is declared to have left. drop: who is not admitted leaves; else it waits for what is
     left over, as jobs without a deadline or a declared length do."""
-    clear(view, jobs)
-    late = _plan(view, jobs, cores, kinds, memory, margin, -1, True)
+    late = _plan(view, jobs, cores, kinds, memory, margin, -1)
+    if late > 0.0 and reaches(view, jobs, memory):
+        late = 0.0
+    else:
+        adopt(view, jobs, memory)
     j = view.first
     while j >= 0:
         row, after = jobs[j], jobs[j].next
-        if row.deadline_ns > 0 and row.memory[_SHARE] + row.memory[_OUT] == 0.0:
-            if row.declared_ns > 0.0 and _plan(view, jobs, cores, kinds, memory, margin, j, False) <= late:
-                _plan(view, jobs, cores, kinds, memory, margin, j, True)
+        if row.deadline_ns > 0 and row.memory[SHARE] + row.memory[_OUT] == 0.0:
+            if row.declared_ns > 0.0 and _plan(view, jobs, cores, kinds, memory, margin, j) <= late:
+                adopt(view, jobs, memory)
                 row.promised = PROMISED
             else:
                 row.memory[_OUT] = 1.0
                 if drop:
                     refuse(view, jobs, j)
         j = after
-    _plan(view, jobs, cores, kinds, memory, margin, -1, True)
+    follow(view, jobs, memory)
     _left_over(view, jobs, kinds, memory)
     enact(view, jobs, cores, 0)

@@ -63,6 +63,8 @@ struct cl_cores_ops {
     bool (*park_try)(struct cl_cores *c, unsigned k, bool called);
     /* There is work for more kthreads than run. Any thread. */
     void (*help)(struct cl_cores *c);
+    /* That will be said in a moment: have the words for it come meanwhile. NULL: nothing can be done. */
+    void (*help_soon)(struct cl_cores *c);
     /* Where k exports its signals (shm.h); the same address for the life of the object. */
     struct cl_signals *(*signals)(struct cl_cores *c, unsigned k);
     /* Of the core that k is to run on or waits for. False: it has none, or nobody manages cores. NULL: it is not told. */

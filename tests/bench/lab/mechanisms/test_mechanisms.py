@@ -45,42 +45,70 @@ def test_marginal_gain_stops_where_nothing_is_gained():
     assert memory[gain.ROW + gain.OUT] == 1
 
 
+def filled(ends, rows, cores):
+    """How many of the rows are late, the rows with their shares, and the table: a line of spans for each."""
+    n, spans = len(rows), len(ends)
+    memory = np.zeros(2 * spans + n * (shares.ROW + spans))
+    memory[:spans] = ends
+    table = 2 * spans + n * shares.ROW
+    memory[2 * spans : table] = np.ravel(rows)
+    late = shares.fill(memory, 2 * spans, n, 0, spans, spans, float(cores), table, spans)
+    return late, memory[2 * spans : table].reshape(n, shares.ROW), memory[table:].reshape(n, spans)
+
+
+def still_reaches(row, now, ends, line):
+    memory = np.concatenate([row, ends, line])
+    return shares.reaches(memory, 0, now, shares.ROW, len(ends), shares.ROW + len(ends))
+
+
 def test_shares_hold_for_all_or_say_who_is_late():
-    memory = np.zeros(4 + 2 * shares.ROW)
-    memory[:2] = (10.0, 20.0)
-    memory[4:12] = (20.0, 0.0, 0.0, 1, 4, 1, 0, 0)  # needs 2 cores until 10
-    memory[12:20] = (50.0, 0.0, 0.0, 1, 4, 2, 0, 0)  # and this one all 4 after that
-    assert shares.fill(memory, 4, 2, 0, 2, 2, 4.0) == 0
-    assert memory[4 + shares.NOW] == 2
-    assert memory[12 + shares.SHARE] == 4
-    assert memory[12 + shares.NOW] == 2
-    memory[12 + shares.WORK] = 61.0
-    assert shares.fill(memory, 4, 2, 0, 2, 2, 4.0) == 1
+    ends, two = [10.0, 20.0], (20.0, 0.0, 0.0, 1, 4, 1, 0)  # needs 2 cores until 10
+    four = (50.0, 0.0, 0.0, 1, 4, 2, 0)  # and this one all 4 after that
+    late, rows, table = filled(ends, [two, four], 4)
+    assert late == 0
+    assert rows[1, shares.SHARE] == 4
+    assert table.tolist() == [[2, 0], [2, 4]]
+    assert filled(ends, [two, (61.0, *four[1:])], 4)[0] == 1
 
 
 def test_shares_that_were_promised_are_found_again():
-    """Whatever of a plan has been done, the rest of it can be done with the shares that it had."""
+    """Whatever of a plan has been done, the rest of it can be done with the shares that it had; and by its table, even
+    where more was done than it says."""
     rng = np.random.default_rng(3)
     kept = 0
     for _ in range(300):
         n, spans = int(rng.integers(1, 6)), int(rng.integers(1, 5))
         ends = np.cumsum(rng.uniform(5, 20, spans))
         due = np.sort(rng.integers(1, spans + 1, n))
-        memory = np.zeros(2 * spans + n * shares.ROW)
-        memory[:spans] = ends
-        rows = memory[2 * spans :].reshape(n, shares.ROW)
-        for i in range(n):
-            rows[i] = (rng.uniform(0.1, 2) * ends[due[i] - 1], rng.uniform(0, 0.3), 0.0, 1, 8, due[i], 0, 0)
-        if shares.fill(memory, 2 * spans, n, 0, spans, spans, 8.0):
+        given = [(rng.uniform(0.1, 2) * ends[due[i] - 1], rng.uniform(0, 0.3), 0.0, 1, 8, due[i], 0) for i in range(n)]
+        late, rows, table = filled(ends, given, 8)
+        if late:
             continue
         kept += 1
         passed = rng.uniform(0, ends[0])
-        speeds = [gain.goodput(max(r[shares.NOW], 1), 1.0, r[shares.SERIAL], 0.0, 0.0) for r in rows]
-        rows[:, shares.WORK] -= [passed * s if r[shares.NOW] else 0.0 for s, r in zip(speeds, rows, strict=True)]
+        speeds = [
+            gain.goodput(max(k, 1), 1.0, r[shares.SERIAL], 0.0, 0.0) for r, k in zip(rows, table[:, 0], strict=True)
+        ]
+        rows[:, shares.WORK] -= [passed * s if k else 0.0 for s, k in zip(speeds, table[:, 0], strict=True)]
         rows[:, shares.WORK] = np.maximum(rows[:, shares.WORK], 0.0)
-        memory[:spans] -= passed
-        assert shares.fill(memory, 2 * spans, n, 0, spans, spans, 8.0) == 0
+        assert filled(ends - passed, rows, 8)[0] == 0
+        rows[:, shares.WORK] *= rng.uniform(0, 1, n)
+        assert all(still_reaches(row, passed, ends, line) for row, line in zip(rows, table, strict=True))
     assert kept > 50
+
+
+def test_a_table_holds_where_filling_in_anew_finds_no_way():
+    """The first one ends early. Then the second one, which needs both cores, is entered for the time until its
+    deadline, and the third one would have to wait for that."""
+    first, second, third = (10.0, 0.0, 0.0, 1, 1, 1, 0), (20.0, 0.0, 0.0, 2, 2, 2, 0), (10.0, 0.0, 0.0, 1, 1, 3, 0)
+    late, rows, table = filled([10.0, 20.0, 21.0], [first, second, third], 2)
+    assert late == 0
+    assert table.tolist() == [[1, 0, 0], [0, 2, 0], [1, 0, 0]]
+    third_later = (9.0, *third[1:5], 2, 1)
+    assert filled([19.0, 20.0], [(*second[:5], 1, 2), third_later], 2)[0] == 1
+    assert still_reaches(rows[1], 1.0, [10.0, 20.0, 21.0], table[1])
+    assert still_reaches(np.array(third_later), 1.0, [10.0, 20.0, 21.0], table[2])
+    assert not still_reaches(np.array((11.5, *third_later[1:])), 1.0, [10.0, 20.0, 21.0], table[2])
 
 
 def test_nobody_gets_less_than_its_proportional_share():
