@@ -97,7 +97,8 @@ def memory_line(app: Mapping[str, Any]) -> str:
     text = (
         f"{label_of(app)} elastic memory: {held:,.1f} MiB held, {limit:,.1f} allowed, {least:,.1f} to {most:,.1f} asked"
     )
-    return f"{text}; stubborn: {m['text']}" if m["stubborn"] else text
+    denied = "; it is denied cores" if m["denied"] else ""
+    return f"{text}; stubborn: {m['text']}{denied}" if m["stubborn"] else text
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,8 +7,26 @@
 #include <corelane/runtime/cores.h>
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
+
+#define NAP_MS 20    /* between two looks of who shrinks by a function */
+#define AGAIN_MS 250 /* and after that function has not shrunk it */
+
+/* Who looks at the limit for a function of the user's. */
+struct shrinker {
+    cl_elastic_shrink shrink; /* NULL: there is none, nor a thread */
+    void *arg;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool
+        stop; /* under the lock, as is the next: the function let the memory go, and its thread is the last that has it */
+    bool last;
+};
 
 /* Between two pages that cannot be touched, so that Linux keeps it as a mapping of its own: what it takes can then be seen
  * from outside (iokernel/control/elastic.py). */
@@ -18,6 +36,7 @@ struct cl_elastic {
     uint64_t bytes, least;
     uint64_t held;        /* writer: who uses it (relaxed); readers: anybody */
     const uint64_t *word; /* the iokernel's; of `nowhere`: there is none */
+    struct shrinker shrinker;
 };
 
 static const uint64_t nowhere = 0;
@@ -47,6 +66,12 @@ static uint8_t *reserve(uint64_t bytes)
     return NULL;
 }
 
+static void let_go(struct cl_elastic *e)
+{
+    munmap(e->base - CL_SHM_PAGE, in_pages(e->bytes) + 2 * CL_SHM_PAGE);
+    free(e);
+}
+
 int cl_elastic_new(struct cl_runtime *rt, uint64_t bytes, uint64_t least, struct cl_elastic **out, char err[256])
 {
     if (bytes == 0 || least > bytes || bytes > UINT64_MAX / 2)
@@ -64,25 +89,11 @@ int cl_elastic_new(struct cl_runtime *rt, uint64_t bytes, uint64_t least, struct
         rt->elastic = e;
     cl_spin_unlock(&rt->elastic_lock);
     if (!first) {
-        e->rt = NULL;
-        cl_elastic_delete(e);
+        let_go(e);
         return cl_refuse(err, -EEXIST, "the runtime has elastic memory already: divide that");
     }
     *out = e;
     return 0;
-}
-
-void cl_elastic_delete(struct cl_elastic *e)
-{
-    if (!e)
-        return;
-    if (e->rt) {
-        cl_spin_lock(&e->rt->elastic_lock);
-        e->rt->elastic = NULL;
-        cl_spin_unlock(&e->rt->elastic_lock);
-    }
-    munmap(e->base - CL_SHM_PAGE, in_pages(e->bytes) + 2 * CL_SHM_PAGE);
-    free(e);
 }
 
 void cl_elastic_leave(struct cl_runtime *rt)
@@ -108,18 +119,152 @@ uint64_t cl_elastic_limit(const struct cl_elastic *e)
     return allowed == 0 ? e->bytes : cl_min(cl_max(allowed, e->least), e->bytes);
 }
 
-uint64_t cl_elastic_use(struct cl_elastic *e, uint64_t bytes)
+static void hold(struct cl_elastic *e, uint64_t now)
 {
-    uint64_t now = cl_min(bytes, cl_elastic_limit(e)), before = cl_load_relaxed(&e->held);
+    uint64_t before = cl_load_relaxed(&e->held);
     if (in_pages(now) < in_pages(before))
         (void)madvise(e->base + in_pages(now), in_pages(before) - in_pages(now), MADV_DONTNEED);
     cl_store_relaxed(&e->held, now);
+}
+
+uint64_t cl_elastic_use(struct cl_elastic *e, uint64_t bytes)
+{
+    /* What a function is to choose about goes by no other way. */
+    uint64_t kept = e->shrinker.shrink ? cl_load_relaxed(&e->held) : 0;
+    uint64_t now = cl_min(bytes, cl_max(cl_elastic_limit(e), kept));
+    hold(e, now);
     return now;
 }
 
 uint64_t cl_elastic_held(const struct cl_elastic *e)
 {
     return cl_load_relaxed(&e->held);
+}
+
+static void destroy(struct shrinker *s)
+{
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->lock);
+}
+
+/* Wait so long, or until it is to stop. The lock is held. Returns whether it goes on. */
+static bool nap(struct shrinker *s, unsigned ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    while (!s->stop && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
+        ;
+    return !s->stop;
+}
+
+static void *look(void *arg)
+{
+    struct cl_elastic *e = arg;
+    struct shrinker *s = &e->shrinker;
+    unsigned ms = NAP_MS;
+    pthread_mutex_lock(&s->lock);
+    while (nap(s, ms)) {
+        if (cl_load_relaxed(&e->word) == &nowhere)
+            break; /* there is no limit, and there will be none */
+        uint64_t limit = cl_elastic_limit(e);
+        ms = NAP_MS;
+        if (cl_elastic_held(e) <= limit)
+            continue;
+        pthread_mutex_unlock(&s->lock);
+        uint64_t kept = s->shrink(s->arg, limit);
+        if (kept <= limit)
+            hold(e, kept); /* the limit may be lower by now: then it is asked again */
+        else
+            ms = AGAIN_MS;
+        pthread_mutex_lock(&s->lock);
+    }
+    bool last = s->last;
+    pthread_mutex_unlock(&s->lock);
+    if (last) {
+        destroy(s);
+        let_go(e);
+    }
+    return NULL;
+}
+
+static void end_shrinker(struct shrinker *s)
+{
+    if (!s->shrink)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    destroy(s);
+    s->shrink = NULL;
+}
+
+/* Its thread takes no signal: those are the application's. */
+static int begin_shrinker(struct cl_elastic *e)
+{
+    struct shrinker *s = &e->shrinker;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&s->thread, NULL, look, e);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0) {
+        pthread_setname_np(s->thread, "cl-elastic");
+        return 0;
+    }
+    destroy(s);
+    return -rc;
+}
+
+static bool shrinks_now(const struct cl_elastic *e)
+{
+    return e->shrinker.shrink && pthread_equal(e->shrinker.thread, pthread_self());
+}
+
+int cl_elastic_on_shrink(struct cl_elastic *e, cl_elastic_shrink shrink, void *arg, char err[256])
+{
+    if (shrinks_now(e))
+        return cl_refuse(err, -EDEADLK, "the function that shrinks cannot be replaced by itself: do so elsewhere");
+    end_shrinker(&e->shrinker);
+    if (!shrink)
+        return 0;
+    e->shrinker = (struct shrinker){.shrink = shrink, .arg = arg};
+    int rc = begin_shrinker(e);
+    if (rc < 0) {
+        e->shrinker.shrink = NULL;
+        return cl_refuse(err, rc, "there is no thread that could call it");
+    }
+    return 0;
+}
+
+void cl_elastic_delete(struct cl_elastic *e)
+{
+    if (!e)
+        return;
+    if (e->rt) {
+        cl_spin_lock(&e->rt->elastic_lock);
+        e->rt->elastic = NULL;
+        cl_spin_unlock(&e->rt->elastic_lock);
+    }
+    if (shrinks_now(e)) { /* as where a view that was the last one goes in Python's */
+        pthread_mutex_lock(&e->shrinker.lock);
+        e->shrinker.stop = e->shrinker.last = true;
+        pthread_mutex_unlock(&e->shrinker.lock);
+        pthread_detach(e->shrinker.thread);
+        return;
+    }
+    end_shrinker(&e->shrinker);
+    let_go(e);
 }
 
 unsigned cl_elastic_counters(struct cl_runtime *rt, struct cl_counter *out, unsigned room)

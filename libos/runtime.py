@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -131,6 +132,7 @@ class Runtime(Adopted, Awaited, Bound, Promising, Scoped, traced.Traced, forked.
         self._bound = []
         self._shared: list[SharedLog] = []
         self.scopes, self.channels = set(), []
+        self._elastic: weakref.ref[Elastic] | None = None
         self._done = Ending()
         self.leases = Leases()
         self._started = self._stopped = self._ended = self._stuck = self.replaced = False
@@ -232,6 +234,8 @@ class Runtime(Adopted, Awaited, Bound, Promising, Scoped, traced.Traced, forked.
                 for scope in tuple(self.scopes):
                     scope.ended(self)
                 lib.cl_runtime_delete(ptr)
+                if self._elastic and (memory := self._elastic()):
+                    memory.end_calls()
                 for channel in self.channels:
                     channel.ended(self)
                 self._shared.clear()
@@ -424,7 +428,9 @@ class Runtime(Adopted, Awaited, Bound, Promising, Scoped, traced.Traced, forked.
         which it can do with `least`. One of a runtime. Raises CorelaneError."""
         if not 0 < most < 2**62 or not 0 <= least <= most:
             raise CorelaneError("reserve elastic memory", f"{least} to {most} bytes cannot be", "give least <= most")
-        return Elastic(self.ptr, most, least)
+        memory = Elastic(self.ptr, most, least)
+        self._elastic = weakref.ref(memory)
+        return memory
 
     @property
     def started(self) -> bool:

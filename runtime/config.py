@@ -157,7 +157,11 @@ class MemoryConfig(Group):
         0, "memory that the machine is to keep free, if batch work can give some back; 0: none", low=0, high=1 << 30
     )
     shrink_ms: int = option(1000, "how long batch work has to give memory back", low=250, high=3_600_000)
-    stubborn: str = option("show", "what is done with one that does not: only shown, or ended", choices=("show", "end"))
+    stubborn: str = option(
+        "deny",
+        "what is done with one that does not: only shown, or it is denied cores until it has, or then ended, too",
+        choices=("show", "deny", "end"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,6 +50,7 @@ class Elastic:
             room=self._room,
             resident=self._resident,
             allow=self._allow,
+            deny=self._deny if self._config.stubborn != "show" else None,
             end=self._end if self._config.stubborn == "end" else None,
             tell=lambda event, text: self._told.append((event, text)),
             clock=time.monotonic,
@@ -110,6 +111,9 @@ class Elastic:
 
     def _allow(self, app: int, limit: int) -> None:
         lib.cl_io_app_memory(self._io, app, max(limit, 1))  # 0 is no limit
+
+    def _deny(self, app: int, denied: bool) -> None:
+        lib.cl_io_app_deny(self._io, app, denied)  # one that has just gone has none
 
     def _end(self, app: int, times: int) -> None:
         """SIGTERM first, SIGKILL then, to the process of an application that is attached still."""

@@ -4,8 +4,8 @@ OSDI 2020: jobs of lower class shrink their memory in place, and grow again when
 Such an application says what it holds of it, what it can do with at least and at most (corelane/libos/elastic.h). How
 much all of them may hold together follows from two limits of the configuration: arenas and elastic memory together, and
 what the machine is to keep free. That is divided by weight, and each is told its limit by a word in its arena. One that
-holds more than its limit after `shrink_ms` is stubborn: that is counted, shown and told, and, if the configuration says
-so, its process is ended.
+holds more than its limit after `shrink_ms` is stubborn: that is counted, shown and told. If the configuration says so,
+it is denied cores until it has shrunk (iokernel/cores/denied.c), and its process is ended if that does not help.
 
 What an application says is not believed where it can be seen: one that says that it has given memory back, which its
 process still has, has not.
@@ -84,6 +84,7 @@ class _Told:
     limit: int
     since: float = 0.0
     stubborn: bool = False
+    denied: bool = False
     asked: int = 0  # times that it was told to hold less than it did
     ended: int = 0  # signals that it was sent
     text: str = ""
@@ -93,18 +94,22 @@ class _Told:
 @dataclass
 class BatchMemory:
     """read: the holders as of now. room: what there is. resident: bytes of its elastic memory that one really has,
-    None: that cannot be seen, PENDING: not yet. allow: tells one how many bytes it may hold. end: ends the
-    process of one, the second time without mercy; None: the stubborn are only shown. tell: gets an event and a line."""
+    None: that cannot be seen, PENDING: not yet. allow: tells one how many bytes it may hold. deny: has one go last for
+    cores, or no longer; None: the stubborn are only shown. end: ends the process of one, the second time without mercy;
+    None: nobody is ended. tell: gets an event and a line."""
 
     read: Callable[[], Sequence[Holder]]
     room: Callable[[], Room]
     resident: Callable[[Holder], int | None]
     allow: Callable[[int, int], None]
+    deny: Callable[[int, bool], None] | None
     end: Callable[[int, int], None] | None
     tell: Callable[[str, str], None]
     clock: Callable[[], float]
     shrink_s: float
-    counts: Counter[str] = field(default_factory=lambda: Counter(asked=0, shrunk=0, stubborn=0, lied=0, ended=0))
+    counts: Counter[str] = field(
+        default_factory=lambda: Counter(asked=0, shrunk=0, stubborn=0, lied=0, denied=0, ended=0)
+    )
     _told: dict[int, _Told] = field(default_factory=dict)
 
     def look(self) -> float:
@@ -143,15 +148,22 @@ class BatchMemory:
         lies = has is not None and has > told.limit + _SLACK
         if holder.held <= told.limit and not lies:
             self.counts["shrunk"] += 1
+            self._set_denied(holder, told, False)
             told.since, told.stubborn, told.ended, told.text = 0.0, False, 0, ""
             return
         late_s = now - told.since
         if late_s > self.shrink_s and not told.stubborn:
             self._blame(holder, told, has if lies else None)
-        if told.stubborn and self.end is not None and late_s > (1 + told.ended) * self.shrink_s and told.ended < 2:
+        if told.stubborn and self.end is not None and late_s > (2 + told.ended) * self.shrink_s and told.ended < 2:
             told.ended += 1
             self.counts["ended"] += told.ended == 1
             self.end(holder.id, told.ended)
+
+    def _set_denied(self, holder: Holder, told: _Told, denied: bool) -> None:
+        if self.deny is not None and told.denied != denied:
+            told.denied = denied
+            self.counts["denied"] += denied
+            self.deny(holder.id, denied)
 
     def _blame(self, holder: Holder, told: _Told, has: int | None) -> None:
         told.stubborn = True
@@ -162,7 +174,10 @@ class BatchMemory:
         else:
             text = f"holds {_mib(holder.held)} MiB and may hold {_mib(told.limit)}"
         told.text = f"{text}, {self.shrink_s:g} s after it was told"
-        self.tell("stubborn", f"{holder.name} {told.text}" + ("; it is ended" if self.end is not None else ""))
+        self._set_denied(holder, told, True)
+        follows = "; it is denied cores until it has shrunk" if told.denied else ""
+        follows += f", and ended in {self.shrink_s:g} s" if self.end is not None else ""
+        self.tell("stubborn", f"{holder.name} {told.text}{follows}")
 
     def stats_of(self, app: int) -> dict[str, Any] | None:
         """Of one application, for people; None: it has no such memory."""
@@ -177,12 +192,13 @@ class BatchMemory:
             "most_bytes": h.most,
             "asked": told.asked,
             "stubborn": told.stubborn,
+            "denied": told.denied,
             "text": told.text,
         }
 
     def stats(self) -> dict[str, int]:
         """{"asked": times that one was told to hold less than it did, "shrunk": that it did so, "stubborn": that it did
-        not in time, "lied": of those, "ended"}."""
+        not in time, "lied", "denied" (cores), "ended": of those}."""
         return dict(self.counts)
 
 

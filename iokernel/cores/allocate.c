@@ -403,6 +403,7 @@ static void decide(struct io_loop *loop, uint64_t now)
     account(loop, now);
     io_demand_apps(loop);
     io_promises_keep(loop, now);
+    io_denied_keep(loop, now);
     bool late = late_decision(loop, now);
     c->view.now_ns = (uint64_t)cl_tsc_to_ns(loop->io->clock, now);
     c->held_up = false;

@@ -142,7 +142,9 @@ struct io_allotment {
     struct cl_hist *detection, *actuation;
     struct cl_io_app_cores stats; /* writer: loop; readers: anybody (relaxed) */
     struct io_promise promise;
-    uint32_t steerings; /* times that `steer` was changed, for io_deliver: each frame has it with it */
+    bool denied;           /* it goes last (denied.c). Writer: controlling thread (relaxed) */
+    uint64_t denied_since; /* when the loop first saw that; 0: it did not */
+    uint32_t steerings;    /* times that `steer` was changed, for io_deliver: each frame has it with it */
     uint8_t steer[IO_STEER];
 };
 
@@ -235,6 +237,10 @@ struct io_cores {
      * decision. */
     uint32_t n_promises;
     bool promises;
+    /* How often cl_io_app_deny said something. Writer: controlling thread (release, after what it said); and up to which
+     * of these the last decision knew it, and whether any application was denied then. */
+    uint32_t denials, denials_seen;
+    bool denied;
     struct cl_io_move *log;
     uint64_t logged; /* writer: loop (release); readers: anybody (acquire) */
 };
@@ -408,6 +414,9 @@ void io_blocked_over(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 /* promise.c: have the table say what is guaranteed now to those that are promised a share. Once a decision, after
  * io_demand_apps. */
 void io_promises_keep(struct io_loop *loop, uint64_t now);
+
+/* denied.c: have the table say that those that are denied cores want none. Once a decision, after io_promises_keep. */
+void io_denied_keep(struct io_loop *loop, uint64_t now);
 
 /* overrun.c */
 /* Check some kthreads, if it is time. After io_core_account of all cores. */

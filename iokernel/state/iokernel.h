@@ -347,6 +347,9 @@ CL_API int cl_io_app_threads(struct cl_io *io, uint32_t app, int32_t pid, const 
  * nobody (iokernel/cores/promise.c). The caller sees to it that no more is promised than there is. -ENOENT; -EINVAL: more
  * than its maximum, or cores are not managed. The loops do not wait. */
 CL_API int cl_io_app_promise(struct cl_io *io, uint32_t app, uint32_t share_ppm);
+/* Have an application go last from now on, or no longer: it has only what nobody else can use, and a turn now and then
+ * (iokernel/cores/denied.c). -ENOENT; -EINVAL: cores are not managed. The loops do not wait. */
+CL_API int cl_io_app_deny(struct cl_io *io, uint32_t app, bool denied);
 /* Have another policy decide, on all loops, from their next decision on (iokernel/policy/host.h). -errno with a reason.
  * Returns a ticket (> 0) for cl_io_policy_taken: then no older function is called any more. */
 CL_API int64_t cl_io_policy_set(struct cl_io *io, const struct cl_policy_setting *setting, char *err);

@@ -83,9 +83,73 @@ def test_one_that_never_shrinks_is_shown(start, attach, socket_path):
         memory.use(60 * MIB)
         attach("other")
         wait_until(lambda: any(line.startswith("stubborn: deaf holds 60 MiB") for line in told), 60, lambda: str(told))
-        assert stats_of(io, "deaf")["memory"]["stubborn"]
+        shown = stats_of(io, "deaf")["memory"]
+        assert (shown["stubborn"], shown["denied"]) == (True, True)
         assert memory.use(60 * MIB) < 60 * MIB
         wait_until(lambda: not stats_of(io, "deaf")["memory"]["stubborn"])
+        assert not stats_of(io, "deaf")["memory"]["denied"]
+
+
+def test_a_function_chooses_what_goes(start, attach, socket_path, caplog):
+    """It keeps what lies at the end, once it can: until then it is asked again."""
+    io = start(worker_cpus=[CPU], policy="delay", batch_memory=MemoryConfig(limit_mib=90, shrink_ms=60_000))
+    asked: list[int] = []
+    refused: list[str] = []
+    with libos.Runtime(socket_path, name="job", kind="batch") as runtime:
+        memory = runtime.elastic(60 * MIB, least=MIB)
+
+        def shrink(limit: int) -> int:
+            asked.append(limit)
+            if len(asked) == 1:
+                raise ValueError("not now")
+            if len(asked) == 2:
+                return memory.held  # nor now
+            try:
+                memory.on_shrink(None)
+            except CorelaneError as error:
+                refused.append(str(error))
+            assert memory.use(60 * MIB) == 60 * MIB  # nothing goes but what this one lets go
+            memory.data[:MIB] = memory.data[59 * MIB :]
+            return MIB
+
+        memory.on_shrink(shrink)
+        runtime.start()
+        wait_until(lambda: stats_of(io, "job")["memory"] is not None)
+        assert memory.use(60 * MIB) == 60 * MIB
+        memory.data[60 * MIB - 1] = 9
+        attach("other")
+        wait_until(lambda: memory.held == MIB)
+        assert (memory.data[MIB - 1], memory.data[60 * MIB - 1]) == (9, 0)
+        assert len(asked) == 3
+        assert all(MIB <= limit < 60 * MIB for limit in asked)
+        assert "elsewhere" in refused[0]
+        assert [r.exc_info[0] for r in caplog.records if r.exc_info] == [ValueError]
+        wait_until(lambda: io.stats()["memory"]["shrunk"] == 1)
+        memory.use(60 * MIB)
+        memory.on_shrink(None)
+    assert memory.limit == 60 * MIB
+
+
+def test_memory_that_its_own_function_lets_go_is_freed(start, attach, socket_path):
+    io = start(worker_cpus=[CPU], policy="delay", batch_memory=MemoryConfig(limit_mib=90, shrink_ms=60_000))
+    with libos.Runtime(socket_path, name="job", kind="batch") as runtime:
+        held = [runtime.elastic(60 * MIB)]
+        held[0].on_shrink(lambda limit: held.clear() or 0)
+        runtime.start()
+        wait_until(lambda: stats_of(io, "job")["memory"] is not None)
+        held[0].use(60 * MIB)
+        attach("other")
+        wait_until(lambda: not held)
+        again = wait_until(lambda: try_elastic(runtime))
+        assert again.limit < 60 * MIB
+        del again
+
+
+def try_elastic(runtime: libos.Runtime) -> libos.Elastic | None:
+    try:
+        return runtime.elastic(60 * MIB)
+    except CorelaneError:
+        return None
 
 
 DEAF = """

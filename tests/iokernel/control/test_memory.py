@@ -64,16 +64,18 @@ class Job:
 
 
 class World:
-    def __init__(self, *jobs: Job, limit: int | None = 100 * MIB, ends: bool = False) -> None:
+    def __init__(self, *jobs: Job, limit: int | None = 100 * MIB, denies: bool = True, ends: bool = False) -> None:
         self.jobs = {job.holder.id: job for job in jobs}
         self.arenas, self.limit, self.now = 0, limit, 50.0
         self.told: list[str] = []
         self.ended: list[tuple[int, int]] = []
+        self.denied: list[tuple[int, bool]] = []
         self.memory = BatchMemory(
             read=lambda: [job.holder for job in self.jobs.values()],
             room=lambda: Room(self.limit, self.arenas, None),
             resident=lambda h: self.jobs[h.id].has,
             allow=lambda app, limit: setattr(self.jobs[app], "limit", limit),
+            deny=(lambda app, denied: self.denied.append((app, denied))) if denies else None,
             end=(lambda app, times: self.ended.append((app, times))) if ends else None,
             tell=lambda event, text: self.told.append(f"{event}: {text}"),
             clock=lambda: self.now,
@@ -96,7 +98,7 @@ def test_the_honest_shrink_for_an_arena_and_grow_again() -> None:
     world.arenas = 60 * MIB
     world.run(1.0)
     assert {i: job.holder.held for i, job in world.jobs.items()} == {1: 5 * MIB, 2: 35 * MIB}
-    assert world.memory.stats() == {"asked": 2, "shrunk": 2, "stubborn": 0, "lied": 0, "ended": 0}
+    assert world.memory.stats() == {"asked": 2, "shrunk": 2, "stubborn": 0, "lied": 0, "denied": 0, "ended": 0}
     world.arenas = 0
     world.run(1.0)
     assert {i: job.holder.held for i, job in world.jobs.items()} == first
@@ -109,9 +111,10 @@ def test_without_a_limit_all_have_what_they_ask_for() -> None:
     assert world.jobs[1].holder.held == 100 * MIB
 
 
+@pytest.mark.parametrize("denies", [True, False])
 @pytest.mark.parametrize("kind", ["deaf", "liar"])
-def test_one_that_never_shrinks_is_shown_and_told_once(kind: str) -> None:
-    world = World(Job(holder(1, held=80 * MIB), kind, has=80 * MIB), Job(holder(2)))
+def test_one_that_never_shrinks_is_told_once_and_denied_cores_until_it_does(kind: str, denies: bool) -> None:
+    world = World(Job(holder(1, held=80 * MIB), kind, has=80 * MIB), Job(holder(2)), denies=denies)
     world.arenas = 60 * MIB
     world.run(1.0)
     assert world.told == []
@@ -122,12 +125,15 @@ def test_one_that_never_shrinks_is_shown_and_told_once(kind: str) -> None:
     shown = world.memory.stats_of(1)
     assert shown is not None
     assert (shown["stubborn"], shown["asked"], shown["limit_bytes"]) == (True, 1, 20 * MIB)
+    assert shown["denied"] == denies == ("denied cores" in world.told[0])
     stats = world.memory.stats()
-    assert (stats["stubborn"], stats["lied"], stats["ended"]) == (1, kind == "liar", 0)
+    assert (stats["stubborn"], stats["lied"], stats["denied"], stats["ended"]) == (1, kind == "liar", denies, 0)
+    assert world.denied == [(1, True)] * denies
     assert world.jobs[2].holder.held == 20 * MIB  # and it takes nothing from the other's share
     world.jobs[1].kind = "honest"
     world.run(1.0)
     assert not world.memory.stats_of(1)["stubborn"]
+    assert world.denied == [(1, True), (1, False)] * denies
     assert world.memory.stats_of(3) is None
 
 
@@ -137,8 +143,10 @@ def test_one_that_never_shrinks_is_ended_where_that_is_configured() -> None:
     world.run(1.0)
     assert world.ended == []
     world.run(0.75)
+    assert (world.denied, world.ended) == ([(1, True)], [])  # cores first
+    assert "and ended in 1 s" in world.told[0]
+    world.run(1.0)
     assert world.ended == [(1, 1)]
-    assert "it is ended" in world.told[0]
     world.run(5.0)
     assert world.ended == [(1, 1), (1, 2)]
     assert world.memory.stats()["ended"] == 1
