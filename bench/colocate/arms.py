@@ -7,8 +7,8 @@ import math
 import os
 import statistics
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -71,6 +71,7 @@ class Beside:
     point: Point
     work: float
     stalls: Stalls | None = None  # what the iokernel saw; None: the arm has none, or there was no load
+    pieces: Mapping[str, Sequence[float]] = field(default_factory=dict)  # us of each piece of a request's way, each
 
     @property
     def p99_us(self) -> float:
@@ -95,14 +96,17 @@ def peak_of(measure: Measure, seconds: float) -> float:
 
 
 class Ours:
-    """The iokernel with kv and the job."""
+    """The iokernel with kv and the job. trace: of kv, if not the usual one."""
 
-    def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic) -> None:
+    def __init__(
+        self, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic, *, trace: str = ""
+    ) -> None:
         apps = {"kv": shared.latency(), "batch": shared.batch()}
         self.made = stack.enter_context(shared.shared(cores, apps=apps, traffic=traffic, port=PORT))
         # Alone it must not sleep between requests, or what is added beside the job is less than it is. Where the job
         # wants the core it cedes it at once in any case.
         words = ["kv", "--option", f"memory_bytes={MEMORY_BYTES}", "--spin-us", str(KV_SPIN_US)]
+        words += ["--trace", trace] if trace else []
         self.kv = self.made.run(words, "kv")
         self.job = self.made.tenant("batch", "batch", code="numba", paused=True)
 

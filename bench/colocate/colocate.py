@@ -57,8 +57,9 @@ from .arms import (
 )
 from .floor import floor_of_half, floor_of_low
 from .judge import Round, by_arm, judge_half, judge_low
+from .pieces import measure as measure_pieces
 from .plot import CANARY, DEDICATED, HALF_TARGET, LOWEST, SWEPT, plot
-from .raw import ASLEEP_S, RAW, RAW_ALONE, Raw
+from .raw import ASLEEP_S, RAW, RAW_ALONE, RAW_KV, RAW_KV_ALONE, Raw
 from .rows import add_row
 from .sweep import LOADS, Swept, SweptRound, arms_swept
 
@@ -115,6 +116,7 @@ def run(session: Session) -> None:
         peak = float(session.settings.get("linux_peak_rps", math.nan))
         swept = Swept(arms_swept(ours, raw, linux), alone, raw.pairs, peak)
         low, at_half = measure(session, ours, linux, raw, half, swept)
+    measure_pieces(session, cores, traffic, low)
     judge_low(session, low, bool(linux))
     floor_of_low(session, low)
     judge_half(session, at_half)
@@ -216,6 +218,8 @@ def measure(
         **{name: arm for name, arm in linux.items() if name == COMPARED},
         RAW: partial(raw.beside, LOW_TARGET_US),
         RAW_ALONE: raw.alone,
+        RAW_KV: partial(raw.beside_kv, LOW_TARGET_US),
+        RAW_KV_ALONE: raw.alone_kv,
         "batch alone": lambda rate, s: ours.beside(LOW_TARGET_US, 0.0, s),
     }
     others: dict[str, Arm] = {f"delay target {us:g} us": partial(ours.beside, us) for us in TARGETS_US}
@@ -224,6 +228,7 @@ def measure(
         "kv alone": ours.alone,
         "beside": raw.taught_by(partial(ours.beside, HALF_TARGET_US)),
         RAW: partial(raw.beside, HALF_TARGET_US),
+        RAW_KV: partial(raw.beside_kv, HALF_TARGET_US),
         "batch alone": lambda rate, s: ours.beside(HALF_TARGET_US, 0.0, s),
     }
     rounds = min(MOST_ROUNDS, max(1, round(ROUNDS_A_SECOND * session.seconds)))

@@ -1,8 +1,9 @@
 """What raw hand-overs (raw.py) reach of the figures of `corelane bench colocate`, in the same rounds.
 
 Beside each figure that hangs on the core's moves stands what the raw hand-overs reached, round by round, with the
-interval in which its median lies with 95 %, and what ours is over that. A note says what that means for the goal: the
-raw hand-overs missed it as well, or reached it, or the rounds do not tell.
+interval in which its median lies with 95 %, and what ours is over that. There are two of them: the bare ones, and those
+whose server does with a request what kv does. A note says what that means for the goal: the raw hand-overs missed it as
+well, or reached it, or the rounds do not tell.
 """
 
 from __future__ import annotations
@@ -17,30 +18,44 @@ from ..harness.session import Session
 from .arms import COMPARED, Beside
 from .judge import CALM_LEAST, HALF_P99_US, Round, by_arm, calm, interval, middle_p99_us, share
 from .plot import LOWEST
-from .raw import RAW, RAW_ALONE
+from .raw import RAW, RAW_ALONE, RAW_KV, RAW_KV_ALONE
 
+FLOORS = {RAW: RAW_ALONE, RAW_KV: RAW_KV_ALONE}  # with the same server alone
 Slots = Mapping[str, Sequence[Beside]]
 
 
 def floor_of_low(session: Session, got: Slots) -> None:
-    """Beside the figures of the low load."""
-    raw, ours = works(got[RAW]), works(got[LOWEST])
-    over_bare = pairwise(ours, raw).pairs
-    put(session, "colocate.low_batch_share", pairwise(raw, works(got["batch alone"])).pairs, over_bare)
-    if COMPARED in got:
-        put(session, "colocate.batch_over_linux", pairwise(raw, works(got[COMPARED])).pairs, over_bare)
-        put(session, "colocate.linux_p99_over_ours", pairwise(p99s(got[COMPARED]), p99s(got[RAW])).pairs)
-    pairs = zip(p99s(got[RAW]), p99s(got[RAW_ALONE]), strict=True)
-    added = [beside - alone if math.isfinite(beside) else math.inf for beside, alone in pairs]
-    put(session, "colocate.low_p99_added_us", added)
-    for name in ("p50", "p90"):
-        each = [
-            getattr(beside.point, f"{name}_us") - getattr(alone.point, f"{name}_us")
-            for beside, alone in zip(got[RAW], got[RAW_ALONE], strict=True)
-        ]
-        session.figures["colocate.low_p99_added_us"]["beside"][f"{RAW}, {name} added"] = statistics.median(each)
-    about = session.settings.setdefault("raw", {})
-    about["low_p99_us"] = {name: plain(middle_p99_us(got[name])) for name in (RAW, RAW_ALONE)}
+    """Beside the figures of the low load: bare hand-overs, and those of a server that does what kv does."""
+    ours = works(got[LOWEST])
+    for name, alone_name in FLOORS.items():
+        if name not in got:
+            continue
+        raw = works(got[name])
+        over_bare = pairwise(ours, raw).pairs
+        batch_share = pairwise(raw, works(got["batch alone"])).pairs
+        put(session, "colocate.low_batch_share", batch_share, over_bare, floor=name)
+        if COMPARED in got:
+            put(session, "colocate.batch_over_linux", pairwise(raw, works(got[COMPARED])).pairs, over_bare, floor=name)
+            p99_over = pairwise(p99s(got[COMPARED]), p99s(got[name])).pairs
+            put(session, "colocate.linux_p99_over_ours", p99_over, floor=name)
+        added = added_us(got[name], got[alone_name], "p99")
+        put(session, "colocate.low_p99_added_us", added, floor=name)
+        for quantile in ("p50", "p90"):
+            each = added_us(got[name], got[alone_name], quantile)
+            said = {f"{name}, {quantile} added": statistics.median(each)}
+            session.figures["colocate.low_p99_added_us"]["beside"] |= said
+        about = session.settings.setdefault("raw", {}).setdefault("low_p99_us", {})
+        about |= {one: plain(middle_p99_us(got[one])) for one in (name, alone_name)}
+
+
+def added_us(beside: Sequence[Beside], alone: Sequence[Beside], which: str) -> list[float]:
+    """What the job adds to a percentile, round by round; p99 is that of the middle window."""
+
+    def of(slot: Beside) -> float:
+        return slot.p99_us if which == "p99" else float(getattr(slot.point, f"{which}_us"))
+
+    pairs = [(of(b), of(a)) for b, a in zip(beside, alone, strict=True)]
+    return [b - a if math.isfinite(b) else math.inf for b, a in pairs]
 
 
 def floor_of_half(session: Session, rounds: Sequence[Round]) -> None:
@@ -50,19 +65,22 @@ def floor_of_half(session: Session, rounds: Sequence[Round]) -> None:
     counted = [one for one in rounds if calm(one)]
     enough = len(counted) >= CALM_LEAST
     got, which = by_arm(counted if enough else rounds), "the rounds that count" if enough else "all rounds"
-    p99_us = middle_p99_us(got[RAW])
     name = "colocate.half_batch_over_core_left"
-    tailed = p99_us >= HALF_P99_US
-    ours_over = pairwise(share(got).pairs, share(got, RAW).pairs).pairs
-    put(session, name, share(got, RAW).pairs, ours_over, told=not tailed)  # the goal is of both
-    session.figures[name]["beside"][f"{RAW}, p99, us, of the middle window"] = p99_us
-    session.settings.setdefault("raw", {})["half_p99_us"] = plain(p99_us)
-    session.settings["raw"]["half_rounds"] = which
-    if tailed:
-        session.note(
-            f"at half of kv's peak the p99 of {RAW} is {p99_us:.3g} us in the middle window of {which}: one under "
-            f"{HALF_P99_US:g} lies beyond what two processes and a generator reached in this run"
-        )
+    about = session.settings.setdefault("raw", {})
+    about["half_rounds"] = which
+    for floor in (one for one in FLOORS if one in got):
+        p99_us = middle_p99_us(got[floor])
+        tailed = p99_us >= HALF_P99_US
+        shares = share(got, floor).pairs
+        ours_over = pairwise(share(got).pairs, shares).pairs
+        put(session, name, shares, ours_over, told=not tailed, floor=floor)  # the goal is of both
+        session.figures[name]["beside"][f"{floor}, p99, us, of the middle window"] = p99_us
+        about.setdefault("half_p99_us", {})[floor] = plain(p99_us)
+        if tailed:
+            session.note(
+                f"at half of kv's peak the p99 of {floor} is {p99_us:.3g} us in the middle window of {which}: one "
+                f"under {HALF_P99_US:g} lies beyond what two processes and a generator reached in this run"
+            )
 
 
 def works(slots: Sequence[Beside]) -> list[float]:
@@ -74,25 +92,31 @@ def p99s(slots: Sequence[Beside]) -> list[float]:
 
 
 def put(
-    session: Session, name: str, values: Sequence[float], over_bare: Sequence[float] = (), told: bool = True
+    session: Session,
+    figure_name: str,
+    values: Sequence[float],
+    over_bare: Sequence[float] = (),
+    *,
+    floor: str = RAW,
+    told: bool = True,
 ) -> None:
     """Beside a figure: what raw hand-overs reached of it, round by round, and ours over theirs; told: a note, too,
-    on what that says of the goal."""
+    on what that says of the goal. floor: which raw hand-overs."""
     middle = statistics.median(values)
-    found = {RAW: middle} | interval(RAW, values)
+    found = {floor: middle} | interval(floor, values)
     if over_bare:
-        ratio = "ours over raw hand-overs"
+        ratio = f"ours over {floor}"
         found |= {ratio: statistics.median(over_bare)} | interval(ratio, over_bare)
-    figure = session.figures[name]
+    figure = session.figures[figure_name]
     figure["beside"] = dict(figure.get("beside") or {}) | {key: v for key, v in found.items() if math.isfinite(v)}
     if told:
-        session.note(verdict(name, middle, median_interval(values)))
+        session.note(verdict(figure_name, middle, median_interval(values), floor))
 
 
-def verdict(name: str, middle: float, ends: tuple[float, float] | None) -> str:
+def verdict(name: str, middle: float, ends: tuple[float, float] | None, floor: str = RAW) -> str:
     """What raw hand-overs say of the goal of a figure. ends: of the interval of their median; None: too few rounds."""
     goal = GOALS[name]
-    what = f"{RAW} reached {middle:.3g} of {name}"
+    what = f"{floor} reached {middle:.3g} of {name}"
     if not math.isfinite(middle):
         return f"{what}: the rounds tell nothing of the goal"
     if ends is None:

@@ -30,18 +30,27 @@ void cl_raw_bind(struct cl_raw_board *b)
 void cl_raw_cede(void)
 {
     struct cl_raw_board *b = bound;
+    cl_store_relaxed(&b->seen, cl_tsc());
     uint64_t turn = cl_load_relaxed(&b->turn);
     while (turn % 2 && cl_load_acquire(&b->owner) != CL_RAW_BATCH && !over(b, turn))
         sched_yield();
 }
 
+static void compute(const struct cl_raw_requests *r, uint64_t i)
+{
+    struct cl_udp_req req = r->each[i % r->n]; /* the handler changes it */
+    r->handler(&req, 1, r->arg);
+}
+
 /* All that is due by now and comes meanwhile. */
-static uint64_t work_off(struct cl_raw_board *b, uint64_t next)
+static uint64_t work_off(struct cl_raw_board *b, uint64_t next, const struct cl_raw_requests *requests)
 {
     uint64_t at = cl_tsc(), due_n;
     while ((due_n = cl_load_acquire(&b->due_n)) != next) {
         for (; next != due_n; next++) {
             uint64_t now;
+            if (b->computes)
+                compute(requests, next);
             at += b->service_ticks; /* not from `now`: what a reading of the clock overshoots does not add up */
             while ((int64_t)((now = cl_tsc()) - at) < 0)
                 ;
@@ -53,7 +62,7 @@ static uint64_t work_off(struct cl_raw_board *b, uint64_t next)
     return next;
 }
 
-void cl_raw_serve(struct cl_raw_board *b, uint64_t turn)
+void cl_raw_serve(struct cl_raw_board *b, uint64_t turn, const struct cl_raw_requests *requests)
 {
     uint64_t next = 0;
     cl_rseq_give_up();
@@ -63,7 +72,9 @@ void cl_raw_serve(struct cl_raw_board *b, uint64_t turn)
             sched_yield();
             continue;
         }
-        next = work_off(b, next);
+        if (!b->keeps)
+            cl_store_relaxed(&b->began, cl_tsc());
+        next = work_off(b, next, requests);
         if (b->keeps)
             continue;
         cl_store_relaxed(&b->served, next);
@@ -91,6 +102,16 @@ static void draw(struct offer *o)
     o->next += o->gap_ticks * cl_random_exp(&o->random);
 }
 
+/* The stamps of a hand-over that is over. Those of the job and of the server are in lines that are fetched anyway. */
+static void keep(struct offer *o, uint64_t first)
+{
+    const struct cl_raw_board *b = o->b;
+    if (!o->load->steps || o->out->steps == CL_RAW_STEPS)
+        return;
+    o->load->steps[o->out->steps++] = (struct cl_raw_step){b->due[o->served], o->decided_tsc, cl_load_relaxed(&b->seen),
+                                                           cl_load_relaxed(&b->began), first};
+}
+
 /* The core, as far as it is the generator's to give: to the server when the oldest request would be too old, and what came of
  * it when it is the job's again. */
 static void decide(struct offer *o, uint64_t now)
@@ -103,6 +124,7 @@ static void decide(struct offer *o, uint64_t now)
         o->out->server_ticks += now - o->decided_tsc;
         o->out->moves += 2;
         uint64_t first = cl_load_relaxed(&b->answered[o->served]), lag = first - o->decided_tsc;
+        keep(o, first);
         if ((int64_t)lag > 0)
             o->lag_ticks += (uint64_t)(((int64_t)lag - (int64_t)o->lag_ticks) >> LAG_SHIFT);
         o->served = cl_load_relaxed(&b->served);

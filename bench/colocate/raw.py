@@ -19,14 +19,18 @@ import itertools
 import json
 import mmap
 import os
+import random
 import signal
+import struct
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from ...apps.kv import Store
 from ...runtime.clock import default_clock
 from ...runtime.closing import Closing
 from ...runtime.errors import CorelaneError, check
@@ -39,9 +43,11 @@ from ..harness.numbers import plain
 from ..harness.openloop import Point
 from ..harness.session import Session
 from ..harness.stops import Evidence
-from .arms import WINDOW_S, Arm, Beside
+from .arms import KEYS, MEMORY_BYTES, WINDOW_S, Arm, Beside
 
 RAW, RAW_ALONE = "raw hand-overs", "raw server alone"
+RAW_KV, RAW_KV_ALONE = "raw hand-overs, kv's handler", "raw server alone, kv's handler"
+STEPS = ("due until decided", "decided until the job sees it", "until the server begins", "until its first answer")
 MOST = int(lib.CL_RAW_MOST)  # requests a turn
 BOARD_BYTES = int(ffi.sizeof("struct cl_raw_board"))
 ASLEEP_S = 2e-6 * rig.SPIN_US  # after which no loop and no kthread of the other arms polls any more
@@ -49,17 +55,20 @@ DRAIN_NS = 50_000_000
 BEGUN_S, LOOK_S = 2.0, 2e-4
 FIRST_RPS, FIRST_S = 500_000.0, 0.03  # of kv, to learn its time of a request before the first round
 KEPT = 5  # slots that it is learnt from
+REQUESTS = 4096  # datagrams that the server's turn has, of random keys
+REPLY_BYTES = 1400
 PDEATHSIG = 1  # of prctl
 
 
 @dataclass(frozen=True)
 class Turn:
     """What a turn is of: us that the oldest request may get old (0: none waits), whether the server has the core to
-    itself, and whether it spends time on a request."""
+    itself, whether it spends time on a request, and whether it does so by kv's handler."""
 
     target_us: float
     alone: bool = False
     serves: bool = True
+    computes: bool = False
 
 
 class Raw(Closing):
@@ -71,6 +80,7 @@ class Raw(Closing):
         self._children: list[Child] = []
         self._service_ns: deque[float] = deque(maxlen=KEPT)
         self._handover_ns: deque[float] = deque(maxlen=KEPT)
+        self._steps = ffi.new("struct cl_raw_step[]", int(lib.CL_RAW_STEPS))
         try:
             os.ftruncate(self._fd, BOARD_BYTES)
             self._map = mmap.mmap(self._fd, BOARD_BYTES, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
@@ -132,6 +142,14 @@ class Raw(Closing):
         """The server without the job."""
         return self.slot(Turn(0.0, alone=True), rate, seconds)
 
+    def beside_kv(self, target_us: float, rate: float, seconds: float) -> Beside:
+        """As `beside`, with kv's handler."""
+        return self.slot(Turn(target_us, computes=True), rate, seconds)
+
+    def alone_kv(self, rate: float, seconds: float) -> Beside:
+        """As `alone`, with kv's handler."""
+        return self.slot(Turn(0.0, alone=True, computes=True), rate, seconds)
+
     def pairs(self, rate: float, seconds: float) -> Beside:
         """Hand-overs there and back at once, for requests that take the server no time (bound.py)."""
         return self.slot(Turn(0.0, serves=False), rate, seconds)
@@ -144,9 +162,11 @@ class Raw(Closing):
         seconds = min(seconds, 0.9 * MOST / rate)
         board, out, err = self._board, ffi.new("struct cl_raw_result *"), ffi.new("char[256]")
         load = {"rate": rate, "duration_ns": int(seconds * 1e9), "target_ns": int(turn.target_us * 1e3)}
-        load |= {"drain_ns": DRAIN_NS, "seed": self._turns, "cpu": self._cpu}
+        load |= {"drain_ns": DRAIN_NS, "seed": self._turns, "cpu": self._cpu, "steps": self._steps}
         lib.cl_raw_reset(board, turn.alone)
-        board.service_ticks = default_clock().ns_to_ticks(round(self.service_ns)) if turn.serves else 0
+        spins = turn.serves and not turn.computes
+        board.service_ticks = default_clock().ns_to_ticks(round(self.service_ns)) if spins else 0
+        board.computes = turn.computes
         self._begin(turn.alone)
         try:
             check(lib.cl_raw_offer(board, ffi.new("struct cl_raw_load *", load), out, err), "raw hand-overs", err)
@@ -197,16 +217,28 @@ class Raw(Closing):
         point = Point(rate, answered / took_s, sent, answered, seconds=measured_s, hist=whole)
         point.set_percentiles(whole)
         point.window_p99_us = tuple(p99_us)
-        point.extra |= {"service_ns": round(self.service_ns) if turn.serves else 0}
+        if not turn.computes:
+            point.extra |= {"service_ns": round(self.service_ns) if turn.serves else 0}
         if turn.alone:
             return Beside(point, float("nan"))
         work = out.work / seconds
         point.extra |= {"work_per_s": plain(work), "kv_core_share": out.server_ticks / ticks}
         point.extra |= {"moves_per_s": out.moves / seconds}
         point.evidence = Evidence(worker=out.server_ticks / ticks)
-        if out.moves and turn.serves:
+        pieces = self._pieces(int(out.steps))
+        if out.moves and turn.serves and not turn.computes:
             self._handover_ns.append(1e9 * out.first_ticks / default_clock().hz - self.service_ns)
-        return Beside(point, work)
+        return Beside(point, work, pieces=pieces)
+
+    def _pieces(self, n: int) -> dict[str, Any]:
+        """us of each of STEPS, of the hand-overs of the turn, as arrays."""
+        import numpy as np
+
+        names = [name for name, _ in ffi.typeof("struct cl_raw_step").fields]
+        words = np.frombuffer(ffi.buffer(self._steps, n * ffi.sizeof("struct cl_raw_step")), np.int64)
+        stamps = words.reshape(n, len(names))
+        us = np.diff(stamps, axis=1) * 1e6 / default_clock().hz
+        return {name: us[:, i].clip(0).tolist() for i, name in enumerate(STEPS)}
 
     def _answering_s(self, requests: int, from_tsc: int, to_tsc: int) -> float:
         """From the first answer to the last, of the requests due in that time: a backlog that is worked off after the
@@ -228,7 +260,37 @@ class Raw(Closing):
 
 def serve(board: Any) -> Callable[[], None]:
     """The server's turn."""
-    return lambda: lib.cl_raw_serve(board, board.turn)
+    requests, kept = kv_requests()
+
+    def run() -> None:
+        lib.cl_raw_serve(board, board.turn, requests)
+
+    return partial(_while_kept, run, kept)
+
+
+def _while_kept(run: Callable[[], None], _: object) -> None:
+    run()
+
+
+def kv_requests() -> tuple[Any, Any]:
+    """`struct cl_raw_requests` with GETs of random keys, of a store that has them all; and what must live as long."""
+    rng, store = random.Random(1), Store(MEMORY_BYTES)
+    keys = [f"key{number:013d}".encode() for number in range(KEYS)]
+    for key in keys:
+        store.store(key, bytes(64))
+    server = ffi.new("struct cl_kv_server **")
+    more = ffi.addressof(lib, "cl_linux_udp_reply_more")  # a reply of one item needs no second datagram
+    check(lib.cl_kv_server_new(store.ptr, more, server), "serve a store")
+    each, reply = ffi.new("struct cl_udp_req[]", REQUESTS), ffi.new("uint8_t[]", REPLY_BYTES)
+    datagrams = []
+    for number in range(REQUESTS):
+        words = struct.pack(">HHHH", number, 0, 1, 0) + b"get " + rng.choice(keys) + b"\r\n"
+        datagrams.append(ffi.new("uint8_t[]", words))
+        each[number].data, each[number].len = datagrams[-1], len(words)
+        each[number].reply, each[number].room = reply, REPLY_BYTES
+    handler = ffi.addressof(lib, "cl_kv_udp_handler")
+    fields = {"each": each, "n": REQUESTS, "handler": handler, "arg": lib.cl_kv_server_udp(server[0], 0)}
+    return ffi.new("struct cl_raw_requests *", fields), (store, each, reply, datagrams)
 
 
 def compute(board: Any) -> Callable[[], None]:

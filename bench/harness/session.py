@@ -28,7 +28,7 @@ from ...runtime.topology import Topology
 from . import document as doc
 from . import machine, rest
 from .goals import GOALS
-from .jitter import Canary, Gaps, watch
+from .jitter import LOST_MOST, Canary, Gaps, together, watch, worst
 from .numbers import Ratio, number, pairwise, plain_all
 from .openloop import Curve, Measure, Point, sweep_in_turns
 from .patience import LOOK_S, Patience
@@ -186,6 +186,18 @@ class Session:
             self.take_canary(canary_s)
             got.append(measure(i))
         return got
+
+    def watched(self, measure: Callable[[], T], canary_s: float = LOOK_S) -> tuple[T, bool]:
+        """What `measure` gives, and whether the machine was quiet: whether the canary, just before it and just after
+        it, lost no more of a core than a run may lose. What it saw around what was not quiet is left out of the run's.
+        """
+        around = [self._look(canary_s)]
+        value = measure()
+        around.append(self._look(canary_s))
+        quiet = worst(together(around)).lost_fraction <= LOST_MOST
+        for gaps in around:
+            self.canary.count(gaps, left_out=not quiet)
+        return value, quiet
 
     def arm(self, arm: str, **values: Any) -> dict[str, Any]:
         """Add a row to "arms". Values are numbers, strings or lists; units are in their names."""

@@ -37,27 +37,28 @@ from ..harness import rig, usage
 from ..harness.load import Load
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from ..isolation.victim import ALONE, CANARY_S, bars, half_load, place, record
+from ..isolation.victim import ALONE, bars, half_load, place, record
 from ..tenant import shared
 from ..tenant.tenant import Tenant
 from .attacker import Attacker
 from .attacks import ATTACKS
-from .judge import Looks, Turn, judge, over, stand_in, suspects
+from .judge import judge, said, stand_in
+from .sequential import Rounds, Turn, take
 
 SUMMARY = "an application's p99 and another one's attach beside attackers, over what they are without"
 FIGURES = ("hostile.p99_ratio", "hostile.attach_ms")
 
 HONEST_USER, ATTACKING_USER = 61_001, 61_002  # no account needs to have these numbers
-SLICE_S = 0.05
-FIRST, AGAIN, WISHED = 0.35, 0.35, 0.15  # of the run: all attacks; those that seem to harm the victim; wishes
+SLICE_S = 0.3
+WISHED = 0.1  # of the run
 COMPUTES = 0.2  # of a CPU: one that has more and does not sleep wants all of it; less, and it was asleep all the time
 REST_S = 0.6  # after an attack: who has had more than his share is held back for half a second (turns.py)
 LOOK_S, QUIET, RESTS_MOST = 0.2, 0.02, 15  # then until the control thread uses so little of a CPU for so long
 SETTLE_S = 0.15  # of an attack before the slice: what users may have at once is used up
-SLICE_COSTS_S = 0.08  # with what starting and ending it take
+BEGUN_S = 0.05  # of stand-ins before it: they are in full swing
 ATTACHES = 3  # in a turn
 MODEST_RPS = 50_000.0  # for a core that others share: what comes in their time slices fits into the rings
-WISHES_SLICE_S = 0.1
+WISHES_SLICE_S = 0.3
 WISHES, NO_WISHES = "computing, weight 1000 and a guarantee wished for", "computing, nothing wished for"
 LOOP = "cl-loop"  # the thread's name
 AREAS_BYTES = 16 << 20
@@ -123,8 +124,8 @@ def run(session: Session) -> None:
     over = "neighbours that are as busy and do nothing" if shares_core else "the victim alone"
     session.settings["figure_over"] = over
     with contextlib.ExitStack() as stack:
-        looks = attacked(session, scene(session, stack, cores, apart), shares_core=shares_core)
-    judge(session, looks, wishes=wished(session, cores))
+        done = attacked(session, scene(session, stack, cores, apart), shares_core=shares_core)
+    judge(session, done, wished(session, cores, len(done.compared) + 1))
 
 
 def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], apart: int) -> Scene:
@@ -173,24 +174,26 @@ def victims_load(session: Session, made: Scene, *, shares_core: bool) -> float:
     return rate
 
 
-def attacked(session: Session, made: Scene, *, shares_core: bool) -> Looks:
-    """The attacks, what is compared with them, and the victim alone; then again those that seem to harm it."""
+def attacked(session: Session, made: Scene, *, shares_core: bool) -> Rounds:
+    """The attacks, what is compared with them, and the victim alone."""
     rate = victims_load(session, made, shares_core=shares_core)
     bodies = bodies_of(session, made, rate, shares_core=shares_core)
-    turns = session.interleave(bodies, rounds_of(bodies, FIRST * session.seconds), canary_s=CANARY_S)
-    first, again = over(session, turns, shares_core=shares_core), {}
-    over_alone = over(session, turns, shares_core=False) if shares_core else first
-    if chosen := suspects(first):
-        named = {ALONE, *chosen, *(stand_in(name) for name in chosen)}
-        few = {arm: body for arm, body in bodies.items() if arm in named}
-        more = session.interleave(few, rounds_of(few, AGAIN * session.seconds), canary_s=CANARY_S)
-        again = over(session, more, shares_core=shares_core, when=", again")
-        turns = {arm: [*got, *more.get(arm, ())] for arm, got in turns.items()}
-    for name, got in turns.items():
-        row = record(session, name, [turn.point for turn in got])
-        if attaches := [ms for turn in got for ms in turn.attach_ms]:
+    over = {name: stand_in(name) if shares_core else ALONE for name in bodies if name in ATTACKS}
+    done = take(session, bodies, over, (1 - WISHED) * session.seconds, len(over) + 1)
+    add_rows(session, done)
+    return done
+
+
+def add_rows(session: Session, done: Rounds) -> None:
+    """A row for each arm, with what came of its comparison."""
+    for name, turns in done.turns.items():
+        if not turns:
+            continue
+        row = record(session, name, [turn.point for turn in turns])
+        if attaches := [ms for turn in turns for ms in turn.attach_ms]:
             row |= {"attach_p50_ms": statistics.median(attaches), "attach_max_ms": max(attaches)}
-    return Looks(turns, first, over_alone, again)
+        if name in done.compared:
+            row |= said(done.compared[name])
 
 
 def bodies_of(session: Session, made: Scene, rate: float, *, shares_core: bool) -> dict[str, Callable[[], Turn]]:
@@ -216,14 +219,6 @@ def bodies_of(session: Session, made: Scene, rate: float, *, shares_core: bool) 
         bodies[name] = partial(attack, name)
     stand_ins = {stand_in(name): partial(as_busy, made, rate, latest, name) for name in bodies if shares_core}
     return {**bodies, **stand_ins, ALONE: partial(beside, made, rate)}
-
-
-def rounds_of(bodies: Mapping[str, object], seconds: float) -> int:
-    """How many rounds of these arms take so long."""
-    attacks = sum(name in ATTACKS for name in bodies)
-    stand_ins = sum(name.startswith(stand_in("")) for name in bodies)
-    round_s = SLICE_COSTS_S * len(bodies) + SETTLE_S * attacks + SLICE_S * stand_ins + REST_S + LOOK_S + CANARY_S
-    return max(1, int(seconds / round_s))
 
 
 def beside(made: Scene, rate: float, attack: str = "") -> Turn:
@@ -262,7 +257,7 @@ def as_busy(made: Scene, rate: float, latest: Mapping[str, Turn], attack: str) -
         memory = {"touches": float(extra["attaches_per_s"])} if attack == ATTACHES_OF else {}
         made.attacker.be_busy(share=share, pieces=pieces, asks=asks, sleeps=not computes, **memory)
         stack.callback(made.attacker.stop)
-        time.sleep(SLICE_S)  # they are in full swing, as the attack was
+        time.sleep(BEGUN_S)
         with Used(made) as used:
             point = made.load.measure(rate, SLICE_S)
     point.extra |= used.shares()
@@ -308,19 +303,17 @@ class Used:
         return found
 
 
-def wished(session: Session, cores: tuple[int, int]) -> dict[str, list[Turn]]:
-    """Turns of the victim beside a job that computes on its core, with wishes and without."""
+def wished(session: Session, cores: tuple[int, int], of: int) -> Rounds:
+    """Turns of the victim beside a job that computes on its core, with wishes and without. of: comparisons in all."""
     victim = AppConfig(ip=rig.SERVER_IP)
     with shared.shared(cores, apps={"victim": victim}) as made:
         made.run(["echo"], "victim")
-        jobs = {NO_WISHES: made.tenant("batch", "modest", paused=True)}
-        jobs[WISHES] = made.tenant("batch", "greedy", paused=True, weight=1000, guaranteed=1)
+        jobs = {WISHES: made.tenant("batch", "greedy", paused=True, weight=1000, guaranteed=1)}
+        jobs[NO_WISHES] = made.tenant("batch", "modest", paused=True)
         bodies = {name: partial(computing, made, job) for name, job in jobs.items()}
-        rounds = max(1, int(WISHED * session.seconds / (2 * (WISHES_SLICE_S + 0.05))))
-        got = session.interleave(bodies, rounds, canary_s=CANARY_S)
-    for name, turns in got.items():
-        record(session, name, [turn.point for turn in turns])
-    return got
+        done = take(session, bodies, {WISHES: NO_WISHES}, WISHED * session.seconds, of)
+    add_rows(session, done)
+    return done
 
 
 def computing(made: shared.Shared, job: Tenant) -> Turn:

@@ -1,54 +1,22 @@
-"""The figures of `corelane bench hostile`, from the turns of its arms."""
+"""The figures of `corelane bench hostile`, from what came of each attack."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import Any
 
 from ..harness.goals import GOALS
-from ..harness.numbers import Ratio, median_interval
-from ..harness.openloop import Point
+from ..harness.numbers import plain
+from ..harness.openloop import middle
 from ..harness.session import Session
-from ..isolation.victim import ALONE, compare
+from ..isolation.victim import ALONE
+from .sequential import ABOVE, ERROR, LOOKS, OPEN, P99, SHOWN, Compared, Rounds, Turn
 
-P99, ATTACH = "hostile.p99_ratio", "hostile.attach_ms"
-CONFIDENCE = 0.95
-SURE = f"{100 * CONFIDENCE:g} %"
-WORST = 3  # of the first look are looked at again, even below the goal
+ATTACH = "hostile.attach_ms"
+SURE = f"{100 * (1 - 2 * SHOWN):g} %"
 OVER_ALONE, CONTROL_SHARE = "p99_over_alone", "control_core_share"  # beside the figure, without a goal
-
-
-@dataclass
-class Turn:
-    """A slice of an arm. attach_ms: how long each took that attached after it; inf: it was refused, for `refused`."""
-
-    point: Point
-    attach_ms: list[float] = field(default_factory=list)
-    refused: str = ""
-
-    @property
-    def p99_us(self) -> float:
-        return self.point.p99_us
-
-
-Turns = Mapping[str, Sequence[Turn]]
-
-
-@dataclass(frozen=True)
-class Looks:
-    """What two looks found. first: of each attack, over_alone: over the victim alone; again: of the worst, in turns of
-    their own. turns: of both.
-
-    The largest of many medians of a few turns each is large by chance: another attack each time. So the first look
-    chooses what is measured again, for longer, and the second look alone judges these.
-    """
-
-    turns: Turns
-    first: dict[str, Ratio]
-    over_alone: dict[str, Ratio]
-    again: dict[str, Ratio] = field(default_factory=dict)
 
 
 def stand_in(attack: str) -> str:
@@ -56,66 +24,79 @@ def stand_in(attack: str) -> str:
     return f"as busy as: {attack}"
 
 
-def over(session: Session, turns: Turns, *, shares_core: bool, when: str = "") -> dict[str, Ratio]:
-    """The victim's p99 under each attack over what it is compared with, turn by turn. when: see `compare`."""
-    found = {}
-    for name in turns:
-        if name == ALONE or name.startswith(stand_in("")):
-            continue
-        ratio = compare(session, turns, name, stand_in(name) if shares_core else ALONE, when)
-        if ratio is not None:
-            found[name] = ratio
-    return found
+def said(one: Compared) -> dict[str, Any]:
+    """What came of an attack, for its row."""
+    if one.ratio is None:
+        return {}
+    ends = {"ratio_from": plain(one.ratio.low(SHOWN)), "ratio_to": plain(one.ratio.high(SHOWN))}
+    return {"ratio": plain(one.ratio.value), **ends, "pairs": len(one.pairs), "verdict": one.verdict or "not decided"}
 
 
-def suspects(first: Mapping[str, Ratio]) -> list[str]:
-    """Attacks to be looked at again: those that the first look finds above the goal, and the next worst, for it may
-    have been lucky with one."""
-    worst = sorted(first, key=lambda name: first[name].median, reverse=True)
-    return [name for number, name in enumerate(worst) if number < WORST or name in above(first)]
-
-
-def above(ratios: Mapping[str, Ratio]) -> list[str]:
-    """Attacks whose ratio is above the goal."""
-    return [name for name, ratio in ratios.items() if not GOALS[P99].met(ratio.median)]
-
-
-def judge(session: Session, looks: Looks, *, wishes: Turns) -> None:
-    """Set both figures. wishes: turns without wishes, and with, in this order."""
-    first, again, turns, over_alone = looks.first, looks.again, looks.turns, looks.over_alone
-    figure = first | again
-    without, with_wishes = wishes
-    if (ratio := compare(session, wishes, with_wishes, without)) is not None:
-        figure[with_wishes] = ratio
-    if first:
-        beside = {OVER_ALONE: max(ratio.median for ratio in over_alone.values())} if over_alone else {}
-        beside[CONTROL_SHARE] = max(control_share(turns[name]) for name in first)
-        worst = max(figure, key=lambda name: figure[name].median)
-        session.settings |= {"figure_from": worst, "looked_at_again": list(again)}
-        ratio, doubt = figure[worst], doubtful(figure)
-        session.figure(P99, ratio.median, runs=ratio.pairs, beside=beside | interval(ratio), undecided=doubt)
+def judge(session: Session, attacks: Rounds, wishes: Rounds) -> None:
+    """Set both figures, and a note of what was decided."""
+    compared = {**attacks.compared, **wishes.compared}
+    found = {name: one for name, one in compared.items() if one.ratio is not None}
+    session.settings["rounds"] = {
+        "attacks": {"counted": attacks.rounds, "loud": attacks.loud},
+        "wishes": {"counted": wishes.rounds, "loud": wishes.loud},
+    }
+    for name, one in found.items():
+        session.note(sentence(name, one))
+    if any(one.ratio for one in attacks.compared.values()):
+        judge_p99(session, attacks, found)
     else:
         session.figure(P99, None, reason="no attack could be compared: the machine stood still, or none took place")
-    judge_attach(session, turns)
+    judge_attach(session, attacks.turns)
 
 
-def doubtful(figure: Mapping[str, Ratio]) -> str:
-    """Why the figure is not judged, if so: medians are above the goal, and each of them may be within it by chance."""
-    harmful = above(figure)
-    for name in harmful:
-        ends = median_interval(figure[name].pairs, CONFIDENCE)
-        if ends is not None and not GOALS[P99].met(ends[0]):
-            return ""
-    if not harmful:
+def sentence(name: str, one: Compared) -> str:
+    """What came of an attack, for a person."""
+    assert one.ratio is not None
+    low, high = one.ratio.low(SHOWN), one.ratio.high(SHOWN)
+    lost = f"; {one.lost} pairs left out" if one.lost else ""
+    spread = f"{one.ratio.value:.3g} ({low:.3g} to {high:.3g} with {SURE}; {len(one.pairs)} pairs{lost})"
+    return f"p99, {name} over {one.other}: {spread}: {verdict(one)}"
+
+
+def verdict(one: Compared) -> str:
+    """Which side of the goal."""
+    return f"{one.verdict} {GOALS[P99].goal:g}" if one.verdict else "not decided"
+
+
+def judge_p99(session: Session, attacks: Rounds, found: Mapping[str, Compared]) -> None:
+    """The largest ratio. The goal is met if all attacks are within it, and missed if one is above it."""
+    ratios = {name: one.ratio for name, one in found.items() if one.ratio is not None}
+    worst = max(ratios, key=lambda name: ratios[name].value)
+    ratio = ratios[worst]
+    beside = {f"{SURE} from": ratio.low(SHOWN), f"{SURE} to": ratio.high(SHOWN)}
+    beside["of all, at most"] = max(one.high(ERROR / len(LOOKS)) for one in ratios.values())
+    beside["decided"], beside["of"] = float(sum(one.verdict != OPEN for one in found.values())), float(len(found))
+    beside |= over_alone(attacks)
+    shares = [control_share(attacks.turns[name]) for name in attacks.compared if attacks.turns[name]]
+    beside[CONTROL_SHARE] = max(shares, default=math.nan)
+    session.settings["figure_from"] = worst
+    doubt = doubtful(found)
+    if not math.isfinite(ratio.value):
+        reason = f"{worst}: more than a hundredth of the victim's requests stayed unanswered"
+        session.figure(P99, None, reason=reason, beside=beside)
+        return
+    session.figure(P99, ratio.value, beside=beside, undecided=doubt)
+
+
+def doubtful(found: Mapping[str, Compared]) -> str:
+    """Why the figure is not judged, if so."""
+    open_ones = [name for name, one in found.items() if one.verdict == OPEN]
+    if not open_ones or any(one.verdict == ABOVE for one in found.values()):
         return ""
     goal = GOALS[P99].goal
-    return f"{', '.join(harmful)}: above {goal:g}, but not with {SURE} confidence; measure for longer (--seconds)"
+    return f"{', '.join(open_ones)}: not known on which side of {goal:g}; measure for longer (--seconds)"
 
 
-def interval(ratio: Ratio) -> dict[str, float]:
-    """Between which values the median lies with CONFIDENCE."""
-    ends = median_interval(ratio.pairs, CONFIDENCE)
-    return {f"{SURE} from": ends[0], f"{SURE} to": ends[1]} if ends else {}
+def over_alone(attacks: Rounds) -> dict[str, float]:
+    """The largest ratio over the victim alone, of all requests of both."""
+    p99_us = {name: middle([turn.point for turn in turns]).p99_us for name, turns in attacks.turns.items() if turns}
+    under = [p99_us[name] for name in attacks.compared if name in p99_us]
+    return {OVER_ALONE: max(under) / p99_us[ALONE]} if under and p99_us.get(ALONE) else {}
 
 
 def control_share(turns: Sequence[Turn]) -> float:
@@ -123,7 +104,7 @@ def control_share(turns: Sequence[Turn]) -> float:
     return statistics.median(float(turn.point.extra.get("control_core_share", math.nan)) for turn in turns)
 
 
-def judge_attach(session: Session, turns: Turns) -> None:
+def judge_attach(session: Session, turns: Mapping[str, Sequence[Turn]]) -> None:
     """The longest attach under any attack."""
     longest = {name: max(ms for turn in got for ms in turn.attach_ms) for name, got in turns.items() if has_attach(got)}
     if not longest:

@@ -101,15 +101,13 @@ def record(session: Session, arm: str, points: Sequence[Point]) -> dict[str, Any
     return row
 
 
-def compare(
-    session: Session, arms: Mapping[str, Sequence[Slice]], name: str, other: str, when: str = ""
-) -> Ratio | None:
+def compare(session: Session, arms: Mapping[str, Sequence[Slice]], name: str, other: str) -> Ratio | None:
     """The ratio of the p99 of two arms, slice by slice. None, with a note: there is none.
 
     A slice that lost requests has an infinite p99: in `name` it counts as such. Where that of `other` has one, the
-    machine stood still, and the pair says nothing. when: of several times that these were compared, for the notes.
+    machine stood still, and the pair says nothing.
     """
-    what = f"{name} over {other}{when}"
+    what = f"{name} over {other}"
     pairs = [(p.p99_us, q.p99_us) for p, q in zip(arms[name], arms[other], strict=True)]
     kept = [(p, q) for p, q in pairs if math.isfinite(q)]
     lost = len(pairs) - len(kept)

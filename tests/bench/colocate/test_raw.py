@@ -17,7 +17,7 @@ from corelane.bench.colocate import raw as colocate_bare
 from corelane.bench.colocate.arms import COMPARED, Beside
 from corelane.bench.colocate.judge import CALM_LEAST, CALM_US, Round
 from corelane.bench.colocate.plot import CANARY, LOWEST
-from corelane.bench.colocate.raw import RAW, RAW_ALONE, Raw, Turn
+from corelane.bench.colocate.raw import RAW, RAW_ALONE, STEPS, Raw, Turn
 from corelane.bench.harness.goals import GOALS
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
@@ -86,6 +86,39 @@ def test_what_is_worked_off_after_the_end_was_not_carried(raw: Raw, turn: Turn) 
     assert slot.point.sent > 0
     assert slot.point.achieved_rps <= 2 / 200e-9
     assert not slot.point.carried
+
+
+@two_cores
+def test_a_server_may_do_what_kv_does(raw: Raw) -> None:
+    for _ in range(10):  # as above
+        slot = raw.slot(Turn(0.0, computes=True), 20_000, 0.05)
+        if slot.point.answered == slot.point.sent:
+            break
+    assert slot.point.answered == slot.point.sent > 0
+    assert "service_ns" not in slot.point.extra
+    assert raw.alone_kv(20_000, 0.02).point.answered > 0
+
+
+@two_cores
+def test_the_way_of_a_request_has_pieces(raw: Raw) -> None:
+    slot = raw.slot(Turn(0.0), 20_000, 0.05)
+    assert tuple(slot.pieces) == STEPS
+    assert len({len(values) for values in slot.pieces.values()}) == 1
+    ways = [sum(way) for way in zip(*slot.pieces.values(), strict=True)]
+    assert len(ways) > 10
+    assert min(ways) >= 0.2  # the service, at least
+    assert not raw.alone(20_000, 0.02).pieces
+
+
+def test_kvs_requests_are_gets_of_what_the_store_has() -> None:
+    requests, kept = colocate_bare.kv_requests()
+    request, store = requests.each[0], kept[0]
+    datagram = bytes(colocate_bare.ffi.buffer(request.data, request.len))
+    assert datagram[8:12] == b"get "
+    assert store.get(datagram[12:-2]) == (bytes(64), 0, store.get(datagram[12:-2])[2])
+    requests.handler(requests.each, 1, requests.arg)
+    reply = bytes(colocate_bare.ffi.buffer(request.reply, request.reply_len))
+    assert reply[8:].startswith(b"VALUE " + datagram[12:-2])
 
 
 @two_cores

@@ -4,128 +4,108 @@ from __future__ import annotations
 
 import io
 import math
-import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from corelane.bench.harness.numbers import Ratio
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
-from corelane.bench.hostile.judge import Looks, Turn, judge, over, stand_in, suspects
+from corelane.bench.hostile.judge import judge, said
+from corelane.bench.hostile.sequential import ABOVE, LOOKS, OPEN, WITHIN, Compared, Rounds, Turn
 from corelane.bench.isolation.victim import ALONE
+from corelane.runtime.hist import Hist
 
 FLOOD, CHURN = "flood", "churn"
-WISHES = {"modest": [1.0], "greedy": [1.0]}
+WISHES = {"greedy": [1.0], "modest": [1.0]}
+N = LOOKS[0]
 
 
-def turns(p99_us: dict[str, list[float]], attach_ms: dict[str, float] | None = None) -> dict[str, list[Turn]]:
-    def turn(name: str, value: float) -> Turn:
-        took = (attach_ms or {}).get(name)
-        point = Point(1e6, 1e6, 10_000, 10_000, p99_us=value, seconds=0.01)
-        return Turn(point, [] if took is None else [took], "no room" if took == math.inf else "")
+def turn(value_us: float, attach_ms: float | None = None) -> Turn:
+    """A turn in which all requests took as long; inf: in which some stayed unanswered."""
+    hist = Hist()
+    hist.record(round(1000 * (10 if math.isinf(value_us) else value_us)), 100)
+    hist.record_infinite(10 if math.isinf(value_us) else 0)
+    point = Point(1e6, 1e6, 10_000, 10_000, seconds=0.01, hist=hist)
+    point.set_percentiles(hist)
+    return Turn(point, [] if attach_ms is None else [attach_ms], "no room" if attach_ms == math.inf else "")
 
-    return {name: [turn(name, value) for value in values] for name, values in p99_us.items()}
+
+def rounds(p99_us: dict[str, list[float]], over: dict[str, str], attach_ms: dict[str, float]) -> Rounds:
+    turns = {name: [turn(value, attach_ms.get(name)) for value in values] for name, values in p99_us.items()}
+    done = Rounds(turns, {name: Compared(name, other) for name, other in over.items()}, N)
+    for name, one in done.compared.items():
+        for pair in zip(turns[name], turns[one.other], strict=True):
+            one.add(*pair)
+        one.look(len(over))
+    return done
 
 
 def judged(
     p99_us: dict[str, list[float]],
     *,
-    shares_core: bool = False,
     wishes: dict[str, list[float]] | None = None,
     attach_ms: dict[str, float] | None = None,
-    again: dict[str, list[float]] | None = None,
 ) -> dict[str, Any]:
     session = Session("hostile", seconds=1, cores=[0], progress=io.StringIO())
-    first = over(session, turns(p99_us), shares_core=shares_core)
-    more = over(session, turns(again or {}), shares_core=shares_core)
-    alone = over(session, turns(p99_us), shares_core=False)
-    both = {name: [*got, *turns(again or {}).get(name, ())] for name, got in turns(p99_us, attach_ms).items()}
-    judge(session, Looks(both, first, alone, more), wishes=turns(wishes or WISHES))
+    attacks = rounds(p99_us, {name: ALONE for name in p99_us if name != ALONE}, attach_ms or {})
+    judge(session, attacks, rounds(wishes or WISHES, {"greedy": "modest"}, {}))
     document = session.document()
     return {"p99": document["figures"]["hostile.p99_ratio"], "attach": document["figures"]["hostile.attach_ms"]} | {
-        "settings": document["settings"]
+        "settings": document["settings"],
+        "attacks": attacks,
     }
 
 
-def test_with_a_third_core_the_figure_is_the_worst_attack_over_alone() -> None:
-    got = judged({ALONE: [10, 10, 10], FLOOD: [11, 12, 4000], CHURN: [14, 13, 13]})
-    assert got["p99"]["value"] == pytest.approx(1.3)
-    assert got["settings"]["figure_from"] == CHURN
-
-
-def test_where_the_attacker_shares_the_core_the_figure_is_over_neighbours_as_busy() -> None:
-    arms = {ALONE: [10, 10, 10], FLOOD: [44, 42, 40], stand_in(FLOOD): [40, 40, 40]}
-    got = judged(arms, shares_core=True)
-    assert got["p99"]["value"] == pytest.approx(1.05)
-    assert got["p99"]["beside"] == {"p99_over_alone": pytest.approx(4.2), "control_core_share": None}
-
-
-def test_what_the_first_look_finds_is_judged_by_the_second() -> None:
-    first = {ALONE: [10, 10, 10], FLOOD: [50, 40, 10], CHURN: [12, 11, 12]}
-    got = judged(first, again={ALONE: [10] * 8, FLOOD: [13, 11, 9, 10, 14, 11, 13, 11]})
-    assert got["p99"]["value"] == pytest.approx(1.2)
+def test_the_figure_is_the_largest_ratio() -> None:
+    got = judged({ALONE: [10] * N, FLOOD: [11] * N, CHURN: [13] * N})
+    assert got["p99"]["value"] == pytest.approx(1.3, rel=0.04)
     assert got["p99"]["met"] is True
     assert got["settings"]["figure_from"] == CHURN
-    assert got["settings"]["looked_at_again"] == [FLOOD]
+    assert got["p99"]["beside"]["of all, at most"] == pytest.approx(1.3, rel=0.04)
+    assert (got["p99"]["beside"]["decided"], got["p99"]["beside"]["of"]) == (3, 3)
 
 
-def test_a_victim_that_is_harmed_each_time_is_a_goal_missed() -> None:
-    got = judged({ALONE: [10, 10], FLOOD: [30, 31]}, again={ALONE: [10] * 8, FLOOD: [30, 28, 31, 16, 33, 29, 30, 30]})
-    assert got["p99"]["value"] == pytest.approx(3)
+def test_one_attack_that_harms_is_a_goal_missed_whatever_is_known_of_others() -> None:
+    got = judged({ALONE: [10] * N, FLOOD: [30] * N, CHURN: [10, 40] * (N // 2)})
     assert got["p99"]["met"] is False
-    assert got["p99"]["beside"]["95 % from"] == pytest.approx(1.6)
+    assert got["p99"]["value"] > 1.5
 
 
-def test_a_victim_that_may_be_harmed_is_not_judged() -> None:
-    got = judged({ALONE: [10, 10], FLOOD: [30, 31]}, again={ALONE: [10] * 8, FLOOD: [30, 8, 31, 9, 7, 33, 20, 40]})
-    assert got["p99"]["value"] == pytest.approx(2.5)
+def test_a_figure_within_the_goal_is_not_met_while_an_attack_is_not_decided() -> None:
+    got = judged({ALONE: [10] * N, FLOOD: [11] * N, CHURN: [10] * (N - 1) + [10.1]}, wishes=WISHES)
+    assert got["p99"]["met"] is True
+    got = judged({ALONE: [10] * N, FLOOD: [11] * N, CHURN: [10, 20] * (N // 2)})
     assert got["p99"]["met"] is None
-    assert got["p99"]["reason"] == "flood: above 1.5, but not with 95 % confidence; measure for longer (--seconds)"
+    assert got["p99"]["reason"] == "churn: not known on which side of 1.5; measure for longer (--seconds)"
+    (note,) = (note for note in got["settings"]["notes"] if "churn over alone" in note and "judged" not in note)
+    assert note.endswith("not decided")
 
 
-@pytest.mark.parametrize(("harm", "never"), [(1.0, False), (3.0, True)])
-def test_chance_is_no_harm_and_harm_no_chance(harm: float, never: bool) -> None:
-    """Fifteen attacks, of which one does harm. Half of the pairs that do none are off by a factor of 1.6 or more."""
-    found = []
-    for seed in range(30):
-        rng = random.Random(seed)
-
-        def draw(n: int, who: Sequence[str], rng: random.Random = rng) -> dict[str, list[float]]:
-            noisy = {name: [100 * rng.lognormvariate(0, 0.5) for _ in range(n)] for name in (ALONE, *who)}
-            return noisy | {FLOOD: [harm * p99 for p99 in noisy[FLOOD]]} if FLOOD in who else noisy
-
-        first = draw(6, (FLOOD, *(f"attack {i}" for i in range(14))))
-        chosen = suspects(over(Session("hostile", cores=[0]), turns(first), shares_core=False))
-        found.append(judged(first, again=draw(30, chosen))["p99"]["met"])
-    assert never not in found
-    assert found.count(not never) > 20
-
-
-def test_the_worst_of_the_first_look_are_looked_at_again() -> None:
-    first = {f"attack {i}": Ratio((1 + i / 10,)) for i in range(5)}
-    assert suspects(first) == ["attack 4", "attack 3", "attack 2"]
-    assert suspects(first | {f"harm {i}": Ratio((2.0,)) for i in range(4)}) == [f"harm {i}" for i in range(4)]
+def test_a_row_says_what_came_of_its_attack() -> None:
+    one = judged({ALONE: [10] * N, FLOOD: [30] * N})["attacks"].compared[FLOOD]
+    row = said(one)
+    assert row["ratio"] == row["ratio_from"] == row["ratio_to"] == pytest.approx(3, rel=0.04)
+    assert (row["pairs"], row["verdict"]) == (N, ABOVE)
+    assert said(Compared(FLOOD, ALONE)) == {}
+    assert {WITHIN, ABOVE} & {OPEN} == set()
 
 
 def test_wishes_are_judged_over_none() -> None:
-    got = judged({ALONE: [10], FLOOD: [11]}, wishes={"modest": [300, 300], "greedy": [15_000, 15_000]})
-    assert got["p99"]["value"] == pytest.approx(50)
+    got = judged({ALONE: [10] * N, FLOOD: [11] * N}, wishes={"greedy": [15_000] * N, "modest": [300] * N})
+    assert got["p99"]["value"] == pytest.approx(50, rel=0.04)
     assert got["settings"]["figure_from"] == "greedy"
 
 
-def test_a_slice_that_lost_requests_under_attack_counts_as_infinite() -> None:
-    got = judged({ALONE: [10, 10, 10], FLOOD: [11, math.inf, math.inf]})
-    assert got["p99"]["value"] is None
-    assert got["p99"]["met"] is not True
+def test_turns_that_lost_requests_under_attack_count_as_infinite() -> None:
+    got = judged({ALONE: [10] * N, FLOOD: [math.inf] * N})["p99"]
+    assert got["value"] is None
+    assert "flood: more than a hundredth" in got["reason"]
 
 
-def test_a_pair_whose_slice_without_attack_lost_requests_is_left_out() -> None:
-    assert judged({ALONE: [10, math.inf, 10], FLOOD: [12, 10, 13]})["p99"]["runs"] == pytest.approx([1.2, 1.3])
-    got = judged({ALONE: [math.inf, math.inf, 10], FLOOD: [12, 10, 13]}, wishes={"modest": [], "greedy": []})
-    assert got["p99"]["value"] is None
-    assert "the machine stood still" in got["p99"]["reason"]
+def test_where_the_machine_stood_still_beside_no_attack_nothing_is_compared() -> None:
+    got = judged({ALONE: [math.inf] * N, FLOOD: [12] * N})["p99"]
+    assert got["value"] is None
+    assert "the machine stood still" in got["reason"]
 
 
 def test_the_longest_attach_is_judged() -> None:

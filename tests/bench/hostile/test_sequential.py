@@ -1,0 +1,118 @@
+"""Which arms have a turn, and when it is known on which side of the goal an attack is."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from corelane.bench.harness.openloop import Point
+from corelane.bench.harness.session import Session
+from corelane.bench.hostile import sequential
+from corelane.bench.hostile.sequential import ABOVE, LOOKS, OPEN, WITHIN, Compared, Rounds, Turn, take
+from corelane.bench.isolation.victim import ALONE
+from corelane.runtime.hist import Hist
+
+FLOOD = "flood"
+ROUND_S = 10.0
+
+
+def turn(rng: random.Random, harm: float = 1.0) -> Turn:
+    """Of a victim whose p99 is off by some 40 % from turn to turn."""
+    hist, level_ns = Hist(), 1e5 * harm * rng.lognormvariate(0, 0.4)
+    hist.record_all(round(level_ns * rng.expovariate(1)) for _ in range(200))
+    point = Point(1e3, 1e3, 200, 200, seconds=0.2, hist=hist)
+    point.set_percentiles(hist)
+    return Turn(point)
+
+
+class Machine:
+    """A session whose rounds take ROUND_S each, by a clock of its own. loud: numbers of the rounds that are."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, loud: Callable[[int], bool] = lambda number: False) -> None:
+        self.session = Session("hostile", cores=[0], progress=io.StringIO())
+        self.now, self.rounds = 0.0, 0
+        monkeypatch.setattr(sequential.time, "monotonic", lambda: self.now)
+
+        def watched(measure: Callable[[], Any]) -> tuple[Any, bool]:
+            self.rounds += 1
+            self.now += ROUND_S
+            return measure(), not loud(self.rounds)
+
+        monkeypatch.setattr(self.session, "watched", watched)
+
+
+def taken(machine: Machine, harm: dict[str, float], seconds: float, seed: int = 1) -> tuple[Rounds, Counter[str]]:
+    """Rounds of attacks that do so much harm, all over the victim alone; and how often each arm had a turn."""
+    rng, turns = random.Random(seed), Counter[str]()
+
+    def arm(name: str, harm: float) -> Callable[[], Turn]:
+        def run() -> Turn:
+            turns[name] += 1
+            return turn(rng, harm)
+
+        return run
+
+    arms = {name: arm(name, much) for name, much in {**harm, ALONE: 1.0}.items()}
+    return take(machine.session, arms, dict.fromkeys(harm, ALONE), seconds, len(harm)), turns
+
+
+def test_the_time_goes_to_those_of_which_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, turns = taken(Machine(monkeypatch), {"bad": 4.0, "good": 0.5, "near": 1.5}, 401)
+    verdicts = {name: one.verdict for name, one in done.compared.items()}
+    assert verdicts == {"bad": ABOVE, "good": WITHIN, "near": OPEN}
+    assert turns["bad"] == turns["good"] == LOOKS[0]
+    assert turns["near"] == turns[ALONE] == done.rounds == 40
+
+
+def test_it_ends_when_all_are_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, turns = taken(Machine(monkeypatch), {"good": 0.5}, 4000)
+    assert not done.undecided
+    assert turns["good"] == LOOKS[0]
+
+
+def test_a_loud_round_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, loud=lambda number: number % 2 == 0)
+    done, turns = taken(machine, {"near": 1.5}, 101)
+    assert (done.rounds, done.loud, turns["near"]) == (5, 5, 10)
+    assert len(done.compared["near"].pairs) == len(done.turns["near"]) == 5
+
+
+def test_the_only_round_counts_however_loud_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, _ = taken(Machine(monkeypatch, loud=lambda number: True), {"near": 1.5}, 0)
+    assert (done.rounds, done.loud) == (1, 0)
+    assert done.compared["near"].ratio is not None
+
+
+@pytest.mark.parametrize(("harm", "never"), [(1.0, ABOVE), (3.0, WITHIN)])
+def test_chance_is_no_harm_and_harm_no_chance(harm: float, never: str) -> None:
+    """Many attacks, looked at again and again: none is decided wrongly, and most are decided rightly."""
+    right, rng = 0, random.Random(5)
+    for _ in range(8):
+        one = Compared(FLOOD, ALONE)
+        for n in range(1, LOOKS[2] + 1):
+            one.add(turn(rng, harm), turn(rng))
+            if n in LOOKS and one.verdict == OPEN:
+                one.look(15)
+        assert one.verdict != never
+        right += one.verdict != OPEN
+    assert right > 3
+
+
+def test_a_pair_whose_other_turn_lost_requests_is_left_out() -> None:
+    rng = random.Random(1)
+    lost = turn(rng)
+    lost.hist.record_infinite(100)
+    lost.point.set_percentiles(lost.hist)
+    one = Compared(FLOOD, ALONE)
+    one.add(turn(rng), lost)
+    assert (len(one.pairs), one.lost) == (0, 1)
+    assert one.measure() is None
+    one.add(lost, turn(rng))
+    ratio = one.measure()
+    assert ratio is not None
+    assert ratio.value == float("inf")
