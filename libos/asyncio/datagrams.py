@@ -100,7 +100,9 @@ class UdpSocket(Datagrams):
         return self.send_to(bytes(data), *_NOWHERE)
 
     def sendto(self, data: Any, address: Address) -> int:
-        """Send a datagram. Raises OSError."""
+        """Send a datagram. Raises OSError; TypeError, OverflowError: that is no address."""
+        if not isinstance(address, tuple) or len(address) != 2:
+            raise TypeError(f"sendto(): an address is a pair (host, port), not {address!r}")
         if self.both and not self._endpoints.is_ours(address):
             return self._keeper.sendto(data, address)
         known, number = self._to

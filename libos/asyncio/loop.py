@@ -19,7 +19,7 @@ from .datagrams import DatagramEndpoints, DatagramTransport, UdpSocket, with_num
 from .members import Members
 from .selector import Selector
 from .servers import Servers, bind
-from .sock_calls import SockCalls
+from .sock_calls import SockCalls, start_at
 from .sockets import TcpSocket, number_of
 from .transport import TcpTransport
 from .world import Endpoints, World
@@ -156,6 +156,13 @@ class Loop(_asyncio.Loop, SockCalls, Members):
         if catch_up is not None:
             self.call_soon(catch_up, transport, tls)
         return tls._app_transport
+
+    async def _sendfile_fallback(self, transp: Any, file: Any, offset: int, count: int | None) -> int:
+        if isinstance(transp, TcpTransport):  # of which Linux' stack would send it
+            self._check_sendfile_params(transp._sock, file, offset, count)  # type: ignore[attr-defined]
+            start_at(file, offset)
+        sent: int = await super()._sendfile_fallback(transp, file, offset, count)  # type: ignore[misc]
+        return sent
 
     def _count_linux(self, sock: Any) -> None:
         if sock.family in (sockets.AF_INET, sockets.AF_INET6):

@@ -6,9 +6,12 @@ A program makes such a socket itself. What it is bound or connected to decides, 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import io
 import os
 import socket
+import stat
 from asyncio import base_events, exceptions
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +21,14 @@ from .named import Accepting, CatchUp, NamedDatagrams, NamedListener, NamedSocke
 from .servers import Servers
 from .sockets import Address, TcpSocket
 from .world import Endpoints, World
+
+
+def start_at(file: Any, offset: int) -> None:
+    """Have a regular file be read from there on, as sendfile(2) does: what asyncio reads itself, at an offset of 0, is
+    from where the file is."""
+    with contextlib.suppress(AttributeError, io.UnsupportedOperation):
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.seek(offset)
 
 
 class SockCalls(asyncio.SelectorEventLoop):
@@ -142,6 +153,7 @@ class SockCalls(asyncio.SelectorEventLoop):
 
     async def _sock_sendfile_native(self, sock: Any, file: Any, offset: int, count: int | None) -> int:
         if self._of(sock) is not None:
+            start_at(file, offset)
             raise exceptions.SendfileNotAvailableError("the connection is no descriptor: its bytes are read and sent")
         sent: int = await super()._sock_sendfile_native(sock, file, offset, count)  # type: ignore[misc]
         return sent

@@ -157,8 +157,9 @@ CL_API int cl_runtime_open_tcp(struct cl_runtime *rt, const struct cl_tcp_addr *
  * him. For who has something to do with a connection outside of its callbacks, on a kthread. As for cl_tcp_wake,
  * `ended` has not returned. */
 CL_API bool cl_tcp_call(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg);
-/* The same for each connection that `next` gives until it gives NULL, all of one runtime, at less cost for each. Not for
- * callbacks that block: the clock is read once for several. One that somebody works on is woken instead (cl_tcp_wake). */
+/* The same for each connection that `next` gives until it gives NULL, all of one runtime, at less cost for each: the clock is
+ * read once for several, so not for callbacks that block, and what they send leaves together. One that somebody works on
+ * is woken instead (cl_tcp_wake). */
 CL_API void cl_tcp_call_each(struct cl_tcp_conn *(*next)(void *arg), void (*fn)(struct cl_tcp_conn *c, void *arg),
                              void *arg);
 /* Have `woken` called, once for all calls before it, in a turn of the connection that begins after this: for who has

@@ -434,17 +434,19 @@ bool cl_tcp_quietly(struct cl_tcp_conn *c, bool (*fn)(struct cl_tcp_conn *c, voi
     return done;
 }
 
-/* Around visits of one who may have more to send soon. */
+/* Around visits of one who may have more to send soon (`more`), or of many, one after the other: what they send leaves
+ * together. */
 struct visiting {
     struct cl_netq *q;
     uint32_t flush_at;
-    bool more;
+    bool more, gathers;
 };
 
-static struct visiting arrive(const struct cl_tcp_flow_turn *t)
+static struct visiting arrive(const struct cl_tcp_flow_turn *t, bool many)
 {
-    struct visiting v = {t->q, t->q->flush_at, cl_kthread_more_follows()};
-    if (v.more)
+    bool more = cl_kthread_more_follows();
+    struct visiting v = {t->q, t->q->flush_at, more, more || many};
+    if (v.gathers)
         v.q->flush_at = CL_NETQ_TX;
     return v;
 }
@@ -452,7 +454,7 @@ static struct visiting arrive(const struct cl_tcp_flow_turn *t)
 static void leave(const struct visiting *v)
 {
     struct cl_netq *q = v->q;
-    if (v->more && !q->full_since_tsc)
+    if (v->gathers && !q->full_since_tsc)
         q->flush_at = v->flush_at;
     /* The uthread may go on for long. Where answers come fast, and others are about to send, too, they leave together, as
      * those of handlers (cl_netq_ring). */
@@ -472,7 +474,7 @@ static void visit(struct cl_tcp_flow_turn *t, struct cl_tcp_conn *c, void (*fn)(
 void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)
 {
     struct cl_tcp_flow_turn t = cl_tcp_turn_on(cl_tcp_net_of(cl_tcp_block_of(c)->flow.nif));
-    struct visiting v = arrive(&t);
+    struct visiting v = arrive(&t, false);
     visit(&t, c, fn, arg);
     leave(&v);
 }
@@ -483,7 +485,7 @@ void cl_tcp_call_each(struct cl_tcp_conn *(*next)(void *arg), void (*fn)(struct 
     if (!c)
         return;
     struct cl_tcp_flow_turn t = cl_tcp_turn_on(cl_tcp_net_of(cl_tcp_block_of(c)->flow.nif));
-    struct visiting v = arrive(&t);
+    struct visiting v = arrive(&t, true);
     for (unsigned n = 1; c; c = next(arg), n++) {
         if (n % CLOCK_EVERY == 0)
             place(&t.turn);

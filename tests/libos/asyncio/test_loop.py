@@ -115,6 +115,38 @@ def test_files_are_sent(run: Any, tmp_path: Path) -> None:
     run(main)
 
 
+def test_files_are_sent_from_their_offset(run: Any, tmp_path: Path) -> None:
+    """Wherever they are read by others; and what cannot be sent is refused."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            ended.set_result(await reader.read())
+            writer.close()
+
+        async with await asyncio.start_server(serve, HOST, 0) as server:
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            with (tmp_path / "file").open("w+b") as file:
+                file.write(b"0123456789")
+                file.flush()
+                for offset, count, sent in ((0, None, 10), (0, 4, 4), (3, None, 7), (9, 5, 1)):
+                    assert await loop.sendfile(writer.transport, file, offset, count) == sent
+                    assert file.tell() == offset + sent
+                for offset, count in ((0, 0), (0, -1), (-1, None)):
+                    with pytest.raises(ValueError, match=r"a (positive|non-negative) integer"):
+                        await loop.sendfile(writer.transport, file, offset, count)
+            with (tmp_path / "file").open() as text, pytest.raises(ValueError, match="binary"):
+                await loop.sendfile(writer.transport, text)  # type: ignore[arg-type]
+            writer.close()
+            await writer.wait_closed()
+            assert await ended == b"0123456789" + b"0123" + b"3456789" + b"9"
+            await quiet()
+
+    run(main)
+
+
 def test_everything_else_of_asyncio_is_as_ever(run: Any, tmp_path: Path) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

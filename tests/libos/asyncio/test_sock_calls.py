@@ -169,6 +169,9 @@ def test_files(run: Any, tmp_path: Path) -> None:
                 sending = asyncio.ensure_future(loop.sock_sendfile(one, file, 1000))
                 assert await receive(two, len(LARGE) - 1000) == LARGE[1000:]
                 assert await sending == len(LARGE) - 1000
+                sending = asyncio.ensure_future(loop.sock_sendfile(one, file, 0, 10))  # not from where it is
+                assert await receive(two, 10) == LARGE[:10]
+                assert await sending == 10
 
     run(main)
 
