@@ -53,8 +53,12 @@ test: build
 	$(PY) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 # pytest compiles the test files when it collects them, and keeps that: once here, beside mypy, instead of in each worker.
-collected: $(STAMP)
-	@$(PY) -m pytest --collect-only -qq $(PYTEST_ARGS) >build/collected || cat build/collected
+# Not where it has since the last one of them changed.
+collected: build/collected
+
+build/collected: $(STAMP) $(shell find tests -name '*.py' 2>/dev/null)
+	@mkdir -p build
+	@$(PY) -m pytest --collect-only -qq >$@ || { cat $@; rm $@; }
 
 # The C programs of the tests for both sanitizers, compiled at idle priority: CI does so while the tests run.
 sanitized: $(STAMP)

@@ -139,7 +139,7 @@ FEWER: dict[str, dict[str, Any]] = {
         # The jobs on Linux in C: three compilations less. tests/bench/tenant has such a job of numba.
         "colocate.arms.Tenant": lambda whole: lambda *args, **how: whole(*args, **how | {"code": "c"}),
     },
-    "demo": {"demo.FRACTIONS": (0.1, 0.8, 1.15)},
+    "demo": {"demo.FRACTIONS": (0.1, 0.8, 1.15), "demo.FEW_KEYS": 1000},
     "echo": {
         "echo.echo.PIECES": 1,
         "echo.echo.ROUNDS": 2,
@@ -219,6 +219,7 @@ FEWER: dict[str, dict[str, Any]] = {
         "load.load.ERROR_RATES": {"UDP": (1000, 5000), "TCP": (1000,)},
         "load.load.CONNECTIONS": {"UDP": 4, "TCP": 50},
         "load.load.SOCKET_RATE": 5000,
+        "load.load.AF_XDP_RATES": (20_000,),
         "load.load.MEMORY_RATE": 20_000,
     },
     "loadshift": {"loadshift.ROUNDS_LEAST": 1},
@@ -296,12 +297,16 @@ FEWER: dict[str, dict[str, Any]] = {
         "tcp.idle.MANY": 2000,
     },
     "threads": {"threads.threads.ROUNDS": 2},
+    "top": {"top.ROUNDS": 1},
     "trace": {
         "trace.trace.ROUNDS": 1,
+        "trace.trace.FEW_KEYS": 1000,
         "trace.right.TRIALS": 14,
         "trace.sums.SLICES": 1,
         "trace.gaps.SLICES": 1,
         "trace.causes.WORDS": ("long",),
+        "trace.causes.SECONDS": 0.5,
+        "trace.causes.TRIES": 1,
     },
 }
 

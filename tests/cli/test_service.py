@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -10,7 +11,7 @@ import signal
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from cltest import wait_until
 from cltest.commands import ask
 from cltest.netns import skip_without_af_xdp
+from cltest.warm import Warm
 from elftools.elf.elffile import ELFFile
 
 from corelane.cli import service as services
@@ -134,16 +136,27 @@ def leaves(request, reply):
 pytestmark = pytest.mark.skipif(not services.library().exists(), reason="the C core is not built: make build")
 
 
-def compiled(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
-    (folder / "shop.py").write_text(text)
-    return ask("compile", *(words or ("shop.py",)), cwd=folder)
+Compile = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Iterator[Compile]:
+    """`done = compiled(folder, text, *words)`: a module of that text and `corelane compile WORDS`, by default of it."""
+    with contextlib.closing(Warm()) as warm:
+
+        def compile_it(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
+            (folder / "shop.py").write_text(text)
+            return warm.ask("compile", *(words or ("shop.py",)), cwd=folder)
+
+        yield compile_it
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The service, compiled."""
+    """The service, compiled as a user does it."""
     folder = tmp_path_factory.mktemp("shop")
-    done = compiled(folder, SERVICE, "shop.py", "--json")
+    (folder / "shop.py").write_text(SERVICE)
+    done = ask("compile", "shop.py", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert [(w["name"], w["kind"], w["port"]) for w in told["work"]] == [
@@ -245,7 +258,9 @@ def test_it_serves_without_python(shop: Path, iokernel: str, start: Any) -> None
     assert run.process.wait(20) == 0
 
 
-def test_what_an_exception_leaves_behind_is_given_back(iokernel: str, start: Any, tmp_path: Path) -> None:
+def test_what_an_exception_leaves_behind_is_given_back(
+    iokernel: str, start: Any, tmp_path: Path, compiled: Compile
+) -> None:
     """Its values, and the arrays that the handler had made: strangers choose what is asked."""
     done = compiled(tmp_path, LEAVES)
     assert done.returncode == 0, done.stderr
@@ -273,7 +288,13 @@ def test_what_an_exception_leaves_behind_is_given_back(iokernel: str, start: Any
     ],
 )
 def test_jobs_end_and_the_service_with_them(
-    iokernel: str, start: Any, tmp_path: Path, names: str, status: int, results: dict[str, int | None]
+    iokernel: str,
+    start: Any,
+    tmp_path: Path,
+    names: str,
+    status: int,
+    results: dict[str, int | None],
+    compiled: Compile,
 ) -> None:
     done = compiled(tmp_path, JOBS, f"shop.py:{names}")
     assert done.returncode == 0, done.stderr
@@ -287,7 +308,7 @@ def test_jobs_end_and_the_service_with_them(
     assert all("job quotient raised ZeroDivisionError: integer division by zero (File " in text for text in raised)
 
 
-def test_jobs_are_taken_with_their_arguments(tmp_path: Path) -> None:
+def test_jobs_are_taken_with_their_arguments(tmp_path: Path, compiled: Compile) -> None:
     done = compiled(tmp_path, JOBS, "shop.py", "--json")
     assert done.returncode == 0, done.stderr
     assert [(w["name"], w["kind"]) for w in json.loads(done.stdout)["work"]] == [
@@ -357,7 +378,7 @@ def test_it_runs_in_a_process_with_python_as_well(shop: Path) -> None:
             assert receive(socket, b"here", ("127.0.0.1", 9000))[:4] == b"here"
 
 
-def test_a_generated_load_is_answered(shop: Path, tmp_path: Path) -> None:
+def test_a_generated_load_is_answered(shop: Path, tmp_path: Path, compiled: Compile) -> None:
     only = compiled(tmp_path, SERVICE, "shop.py:total", "--output", "total.so", "--name", "sums")
     assert only.returncode == 0, only.stderr
     words = ["--nic", "loadgen:echo,rate=500,seconds=0.2", "--port", "9005", "--json"]
@@ -380,7 +401,9 @@ def test_a_generated_load_is_answered(shop: Path, tmp_path: Path) -> None:
         ("d = {1: len(request)}\n    return d[1]", "it needs a dict"),
     ],
 )
-def test_what_needs_python_is_refused_at_the_users_line(body: str, finding: str, tmp_path: Path) -> None:
+def test_what_needs_python_is_refused_at_the_users_line(
+    body: str, finding: str, tmp_path: Path, compiled: Compile
+) -> None:
     text = "import numpy as np\nfrom corelane import libos\n@libos.udp(port=1)\ndef one(request, reply):\n"
     done = compiled(tmp_path, f"{text}    if len(request) == 0:\n        return 1\n    {body}\n")
     assert done.returncode == 1
@@ -438,7 +461,7 @@ def test_what_needs_python_is_refused_at_the_users_line(body: str, finding: str,
     ],
 )
 def test_wrong_services_are_refused_with_the_way_out(
-    text: str, words: tuple[str, ...], status: int, finding: str, tmp_path: Path
+    text: str, words: tuple[str, ...], status: int, finding: str, tmp_path: Path, compiled: Compile
 ) -> None:
     done = compiled(tmp_path, f"from corelane import libos\n{text}\n", *words)
     assert done.returncode == status

@@ -94,7 +94,6 @@ def test_one_core_goes_to_whom_a_request_is_for(managed: Any) -> None:
         assert b.stop() == 0
 
 
-@numba.cfunc("void(voidptr)")
 def count_for_ever(arg):
     words = numba.carray(arg, 2, np.int64)
     while load_atomic(words, 1) == 0:
@@ -104,9 +103,10 @@ def count_for_ever(arg):
 def test_batch_that_never_looks_gives_the_core_to_requests_and_goes_on(managed: Any) -> None:
     wire, path, kernel = managed
     words = np.zeros(2, np.int64)
+    never_looks = numba.cfunc("void(voidptr)")(count_for_ever)
     with libos.Runtime(path, name="kv") as kv, libos.Runtime(path, name="batch", kind="batch") as batch:
         batch.start()
-        batch.spawn(count_for_ever.address, words.ctypes.data)
+        batch.spawn(never_looks.address, words.ctypes.data)
         wait_until(lambda: words[0] > 0, 20, "the batch job to run")
         kv.bind(echo_handler("c"))
         kv.start()

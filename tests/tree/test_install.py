@@ -85,7 +85,7 @@ from corelane.runtime.errors import SystemLimit
 folder = Path(sys.argv[1])
 for name, define, libraries in {baselines!r}:
     try:
-        build(name, define, libraries, folder)
+        build(name, define, libraries, folder, ("-O0",))  # to see that it can be
     except SystemLimit as why:
         if not libraries or "source" in str(why) or "load.h" in str(why):
             raise

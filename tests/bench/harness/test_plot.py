@@ -18,15 +18,21 @@ from corelane.bench.harness.session import Session
 from corelane.bench.harness.stops import Stop
 from corelane.runtime.errors import CorelaneError
 
-pyplot = pytest.importorskip("matplotlib.pyplot", reason="needs matplotlib: pip install 'corelane[plot]'")
-from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402  after the skip
-from matplotlib.figure import Figure  # noqa: E402
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'corelane[plot]'")
 
 
 @pytest.fixture(autouse=True)
 def _close_figures() -> Iterator[None]:
     yield
+    from matplotlib import pyplot  # not where tests are collected
+
     pyplot.close("all")
+
+
+def renderer_of(figure: Any) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    return FigureCanvasAgg(figure).get_renderer()
 
 
 @pytest.fixture
@@ -38,6 +44,8 @@ def file() -> None:
 def _paint_only_into_files_that_are_wanted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the time of a plot goes into its pixels; what it says and where stands before."""
     if "file" not in request.fixturenames:
+        from matplotlib.figure import Figure
+
         monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)
 
 
@@ -133,7 +141,7 @@ def test_the_resource_at_the_end_of_a_curve_stands_within_the_axes(last_us: floa
             arm[key] = last_us if arm["offered_rps"] == 1e6 else 1e3
     c = default_plot(d)
     c.finish(tmp_path / "x.png", d)
-    renderer = FigureCanvasAgg(c.figure).get_renderer()
+    renderer = renderer_of(c.figure)
     words = [text for text in c.axes[0].texts if text.get_text() in ("worker busy", "ours", "theirs")]
     assert len(words) == 4
     for text in words:
@@ -299,7 +307,7 @@ def test_names_that_lie_on_one_another_or_on_a_curve_are_parted(tmp_path: Path) 
     d["settings"]["stops"] |= {f"{name} again": why for name, why in d["settings"]["stops"].items()}
     c = default_plot(d)
     c.finish(tmp_path / "parted.png", d)
-    renderer = FigureCanvasAgg(c.figure).get_renderer()
+    renderer = renderer_of(c.figure)
     boxes = [text.get_window_extent(renderer) for text in c._names]
     assert len(boxes) >= 2
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])

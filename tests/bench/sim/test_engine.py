@@ -192,13 +192,12 @@ def test_with_a_small_quantum_the_mean_time_is_that_of_processor_sharing(service
     assert abs(seen - to_completion) > 0.1 * to_completion or second == 2 * mean**2
 
 
-@cfunc(types.void(types.uint64, types.uint64))  # type: ignore[untyped-decorator]
-def _asks_for_nothing(view: int, apps: int) -> None:
-    """A policy that leaves every grant as it was: 0."""
-
-
 def test_a_policy_of_the_users_own_and_one_that_gives_nothing() -> None:
-    world = mixed(_asks_for_nothing, seed=1)
+    @cfunc(types.void(types.uint64, types.uint64))  # type: ignore[untyped-decorator]
+    def asks_for_nothing(view: int, apps: int) -> None:
+        """A policy that leaves every grant as it was: 0."""
+
+    world = mixed(asks_for_nothing, seed=1)
     world.run(events=20_000)
     kv = world.result("kv")
     # The mechanism still gives a guaranteed core to whoever has work.

@@ -23,9 +23,12 @@ HOST = "127.0.0.1"
 ACTIONS = ("write", "write", "write", "many", "large", "pause", "resume", "eof", "close", "abort", "wait", "switch")
 
 
+PERIOD = bytes(i * 7 % 251 for i in range(251))
+
+
 def pattern(n: int, at: int = 0) -> bytes:
     """Bytes of a stream in which each place is known."""
-    return bytes((at + i) * 7 % 251 for i in range(n))
+    return (PERIOD * (n // len(PERIOD) + 2))[at % len(PERIOD) :][:n]
 
 
 WHOLE = pattern(1 << 20)

@@ -500,12 +500,11 @@ def total_of(n):
     return s
 
 
-@numba.cfunc("int64(int64)")
-def twice(x):
-    return 2 * x
-
-
 def test_calls_through_pointers_are_warned_of_once(caplog):
+    @numba.cfunc("int64(int64)")
+    def twice(x):
+        return 2 * x
+
     @libos.batch
     def through(function, n):
         return function(n)

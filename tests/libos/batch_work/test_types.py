@@ -87,11 +87,6 @@ def test_generators_that_are_the_threads_are_refused(runtime, draw):
         runtime.batch(noise, 10)
 
 
-@numba.cfunc("float64(float64)")
-def drawn(x):
-    return x + np.random.random()
-
-
 @numba.njit
 def drawn_with_a_constant(n, m):
     if n == 0:
@@ -112,11 +107,6 @@ def of_a_pointer(function, x):
 
 
 @libos.batch
-def of_a_global(x):
-    return drawn(x)
-
-
-@libos.batch
 def of_itself(n, m):
     if n == 0:
         return 0.0
@@ -128,24 +118,49 @@ def of_another(n):
     return drawn_with_a_constant(n, n)
 
 
-@pytest.mark.parametrize(
-    ("job", "arguments"),
-    [(of_a_pointer, (drawn, 1.0)), (of_a_global, (1.0,)), (of_itself, (3, 1)), (of_another, (3,))],
-)
+@pytest.fixture(scope="module")
+def drawn():
+    """A function by its address; compiled when a test wants it."""
+
+    def drawn(x):
+        return x + np.random.random()
+
+    return numba.cfunc("float64(float64)")(drawn)
+
+
+@pytest.fixture(scope="module")
+def of_a_global(drawn):
+    @libos.batch
+    def of_a_global(x):
+        return drawn(x)
+
+    return of_a_global
+
+
+DRAWS = r"np\.random, whose state is the thread's"
+
+
+@pytest.mark.parametrize(("job", "arguments"), [(of_itself, (3, 1)), (of_another, (3,))])
 def test_what_is_compiled_apart_is_looked_at_too(runtime, job, arguments):
     for _ in range(2):
-        with pytest.raises(CorelaneError, match=r"np\.random, whose state is the thread's"):
+        with pytest.raises(CorelaneError, match=DRAWS):
             runtime.batch(job, *arguments)
 
 
-@numba.cfunc("float64(float64)")
-def twice(x):
-    return 2 * x
+def test_what_is_called_by_its_address_is_looked_at_too(runtime, drawn, of_a_global):
+    for job, arguments in ((of_a_pointer, (drawn, 1.0)), (of_a_global, (1.0,))) * 2:
+        with pytest.raises(CorelaneError, match=DRAWS):
+            runtime.batch(job, *arguments)
 
 
 @pytest.mark.filterwarnings("ignore:.*First-class function type")
-def test_a_pointer_is_looked_at_each_time(runtime):
+def test_a_pointer_is_looked_at_each_time(runtime, drawn):
     """The machine code is the same for all functions of one type."""
+
+    @numba.cfunc("float64(float64)")
+    def twice(x):
+        return 2 * x
+
     assert runtime.batch(of_a_pointer, twice, 4.0).result(60) == 8
     with pytest.raises(CorelaneError, match=r"np\.random"):
         runtime.batch(of_a_pointer, drawn, 4.0)
