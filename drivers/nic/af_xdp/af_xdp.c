@@ -252,6 +252,13 @@ static inline void prefetch_next(const struct af_xdp *a, const struct queue *q)
     cl_prefetch(a->umem.area + filled[q->xsk.rx.ours & q->xsk.fill.mask] + CL_XSK_HEADROOM);
 }
 
+/* In copy mode whoever sent it has written it on another core. Its chunk is one of the next to be sent, too: each line comes
+ * once, to be written. */
+static inline void fetch_frame(const uint8_t *data, uint32_t len)
+{
+    cl_prefetch_span_write(data, len);
+}
+
 /* Nothing came: time for what nobody waits for. One system call at most. */
 static void idle(struct af_xdp *a, struct queue *q, unsigned queue)
 {
@@ -284,6 +291,7 @@ static CL_HOT unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
     uint64_t bytes = 0;
     for (unsigned i = 0; i < n; i++) {
         const struct xdp_desc *d = &entries[r->ours++ & r->mask];
+        fetch_frame(a->umem.area + d->addr, d->len);
         frames[i].data = a->umem.area + d->addr;
         frames[i].buf = (uint32_t)(d->addr >> a->chunk_shift);
         frames[i].len = (uint16_t)d->len;

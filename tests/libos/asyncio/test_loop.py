@@ -438,6 +438,14 @@ def test_a_runtime_that_is_stopped_under_the_loop_ends_its_connections() -> None
     assert error.errno == errno.ESHUTDOWN
 
 
+def test_uvicorn_finds_it_by_its_name() -> None:
+    """So does each of its workers."""
+    uvicorn = pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'corelane[bench]'")
+    factory = "corelane.libos.asyncio:new_event_loop"
+    config = uvicorn.Config("any:application", loop=factory, workers=2, log_config=None)
+    assert config.get_loop_factory() is libos_asyncio.new_event_loop
+
+
 def test_policy() -> None:
     async def main() -> bytes:
         async with await asyncio.start_server(echo, HOST, 0) as server:
