@@ -90,7 +90,8 @@ class Bound:
         rc = lib.cl_runtime_batch_profile(self.ptr, port, out)
         if rc:
             raise _no_batches("tell what batches take", port)
-        return BatchProfile(int(out.batches), int(out.waiting), out.fixed_us, out.each_us, out.spread_us)
+        counts = int(out.batches), int(out.waiting)
+        return BatchProfile(*counts, out.fixed_us, out.each_us, out.spread_us, tuple(out.takes_us))
 
     def _bind_stream(self, handler: StreamHandler, port: int | None) -> StreamHandler:
         check_port(port, "TCP")
@@ -110,7 +111,7 @@ class Bound:
         if prepared.batching is not None:
             err = ffi.new("char[256]")
             rc = lib.cl_runtime_bind_udp_batched(
-                self.ptr, number, prepared.pointer, prepared.arg, 0, prepared.batching, err
+                self.ptr, number, prepared.pointer, prepared.arg, prepared.kind == "foreign", prepared.batching, err
             )
             check(rc, f"bind a handler to UDP port {number}", err)
             return

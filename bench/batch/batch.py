@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...libos.handlers.batching import BatchProfile
+import numpy as np
+
 from ..harness.numbers import pairwise
 from ..harness.plot import Canvas
 from ..harness.session import Session
@@ -34,26 +35,40 @@ SUMMARY = "a model's requests in batches under a limit: one at a time, fixed bat
 FIGURES = ("batch.goodput",)
 
 LIMIT, LONGER = 3.0, 6.0  # times what one request alone takes: of the figure; and one that leaves any rule less to gain
-LOADS = (0.8, 1.0, 1.5, 2.5, 4.0)
+LOADS = (0.8, 1.5, 2.5, 4.0)
 SWEPT = (1.0, 2.5)  # loads at which all fixed rules are tried
 STAY, FINALISTS = 6, 2  # of the fixed rules of a shape, after the first look and after the second
 ROUNDS = 3
 SHAPES = {"steady": False, "bursts": True}
 JUDGED = "bursts"
 SWEEP_PART, AGAIN_PART, ROUNDS_PART, LONGER_PART = 0.25, 0.15, 0.4, 0.15  # of the time
-LEAST_S = 0.15  # a slot: some bursts
-PROFILE_RPS, PROFILE_S = 1000, 0.2
+LEAST_S, ROUND_LEAST_S = 0.15, 0.25  # a slot: some bursts; and so long in the rounds
+PROFILE_RPS, PROFILE_S = 100_000, 0.05  # of a load that fills batches of any size
+PROFILE_LOOKS = 5
+PROFILE_WAIT_US = 1000  # for a batch to fill
+PROFILED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # sizes
 FIRST_SEED, SWEEP_SEEDS = 21, (11, 12)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the service takes: in batches, and one request alone. limit_us: the limit. full_rps: load 1."""
+    """What the service takes. takes_us: of batches of each size, measured. limit_us: the limit. full_rps: load 1."""
 
-    batches: BatchProfile
-    one_us: float
+    takes_us: Mapping[int, float]
     limit_us: float
     full_rps: float
+
+    @property
+    def one_us(self) -> float:
+        """One request alone."""
+        return self.takes_us[1]
+
+    @property
+    def line(self) -> tuple[float, float]:
+        """The fixed part and the part of each request, of batches of two and more."""
+        sizes = [n for n in self.takes_us if n > 1]
+        each, fixed = np.polyfit(sizes, [self.takes_us[n] for n in sizes], 1)
+        return float(fixed), float(each)
 
 
 def run(session: Session) -> None:
@@ -65,7 +80,7 @@ def run(session: Session) -> None:
         arms = {rule.name: rule for found in chosen.values() for rule in found}
         arms |= {rule.name: rule for rule in rules.policies(known.limit_us)}
         cells = len(arms) * len(LOADS) * len(SHAPES)
-        slot_s = max(ROUNDS_PART * session.seconds / ROUNDS / cells, LEAST_S)
+        slot_s = max(ROUNDS_PART * session.seconds / ROUNDS / cells, ROUND_LEAST_S)
         bodies = {  # each arm counts for itself: in one round all get the same arrivals
             name: partial(curves, service, known, rule, slot_s, itertools.count(FIRST_SEED))
             for name, rule in arms.items()
@@ -82,26 +97,25 @@ Curves = dict[tuple[str, float], Slot]
 
 
 def profile(service: Service) -> Measured:
-    """Of batches as they come, then of one request alone, which the service computes in another way."""
-    most = {"batch": model.LANES, "queue": model.LANES}
-    for rate in (PROFILE_RPS, 4 * PROFILE_RPS, 8 * PROFILE_RPS, 64 * PROFILE_RPS):
-        service.slot(Rule("profile", most), Load(rate), math.inf, PROFILE_S, seed=1)
-    batches = service.profile()
-    service.slot(Rule("profile", {"batch": 1, "queue": 1}), Load(PROFILE_RPS), math.inf, PROFILE_S, seed=1)
-    one_us = service.profile().batch_us(1)
-    return within(batches, one_us, LIMIT)
+    """Of batches of each size, one after the other, medians of some looks: the limit hangs on it."""
+    looks: dict[int, list[float]] = {size: [] for size in PROFILED}
+    for _ in range(PROFILE_LOOKS):
+        for size, found in looks.items():
+            rule = Rule("profile", {"batch": size, "wait_us": PROFILE_WAIT_US, "queue": 2 * size})
+            service.slot(rule, Load(PROFILE_RPS), math.inf, PROFILE_S, seed=1)
+            found.append(service.profile().takes_us[size - 1])
+    return within({size: statistics.median(found) for size, found in looks.items()}, LIMIT)
 
 
-def within(batches: BatchProfile, one_us: float, limit: float) -> Measured:
+def within(takes_us: Mapping[int, float], limit: float) -> Measured:
     """The same under a limit of so many times what one request takes."""
-    limit_us = limit * one_us
-    return Measured(batches, one_us, limit_us, full_rps(batches, one_us, limit_us))
+    limit_us = limit * takes_us[1]
+    return Measured(takes_us, limit_us, full_rps(takes_us, limit_us))
 
 
-def full_rps(batches: BatchProfile, one_us: float, limit_us: float) -> float:
-    """What batches that take half of the limit carry; of one request, where it allows no more."""
-    size = min((limit_us / 2 - batches.fixed_us) / max(batches.each_us, 1e-3), model.LANES)
-    return 1e6 * size / (batches.fixed_us + size * batches.each_us) if size > 1 else 1e6 / one_us
+def full_rps(takes_us: Mapping[int, float], limit_us: float) -> float:
+    """What the best batches carry that take half of the limit; of one request, where it allows no more."""
+    return max(1e6 * n / us for n, us in takes_us.items() if n == 1 or 2 * us <= limit_us)
 
 
 def settings(session: Session, known: Measured) -> None:
@@ -110,7 +124,8 @@ def settings(session: Session, known: Measured) -> None:
         "message": f"one request of {model.PAYLOAD_BYTES} bytes, answered by a network of {model.LAYERS} weights",
         "limit_us": known.limit_us,
         "one_us": known.one_us,
-        "batch_us": f"{known.batches.fixed_us:.0f} + {known.batches.each_us:.1f} a request",
+        "batch_us": f"{known.line[0]:.0f} + {known.line[1]:.1f} a request",
+        "takes_us": {str(n): round(us, 1) for n, us in known.takes_us.items()},
         "load_1_rps": known.full_rps,
         "loads": LOADS,
         "bursts": f"{BURST_SHARE:.0%} of the time {BURST_TIMES:g} times the rate, for {1e3 * BURST_S:g} ms on average",
@@ -154,18 +169,23 @@ def goodputs(
     return found
 
 
-def at_longer_limit(session: Session, service: Service, known: Measured) -> dict[str, float]:
-    """By shape: the policy's goodput under the longer limit over that of the best fixed batch, one look each."""
-    longer, ratios = within(known.batches, known.one_us, LONGER), {}
+def at_longer_limit(session: Session, service: Service, known: Measured) -> dict[str, tuple[float, float]]:
+    """By shape: the policy's goodput under the longer limit over that of the best fixed batch, and over the best that
+    takes one at a time, one look each."""
+    longer, ratios = within(known.takes_us, LONGER), {}
     policy = rules.policies(longer.limit_us)[0]
-    fixed = [rule for rule in rules.fixed_rules(longer.limit_us) if not rule.alone]
+    fixed = rules.fixed_rules(longer.limit_us)
     for shape in SHAPES:
         session.say(f"a limit of {LONGER:g} times one request, {shape}")
         part_s = LONGER_PART * session.seconds / len(SHAPES)
         found = goodputs(service, longer, [policy, *fixed], shape, SWEPT, part_s, SWEEP_SEEDS[0])
-        best = max(found[rule.name] for rule in fixed)
-        ratios[shape] = found[policy.name] / best if best else math.nan
+        best = [max(found[rule.name] for rule in fixed if rule.alone == alone) for alone in (False, True)]
+        ratios[shape] = (_over(found[policy.name], best[0]), _over(found[policy.name], best[1]))
     return ratios
+
+
+def _over(ours: float, theirs: float) -> float:
+    return ours / theirs if theirs else math.nan
 
 
 def curves(service: Service, known: Measured, rule: Rule, slot_s: float, seeds: Iterator[int]) -> Curves:
@@ -187,7 +207,7 @@ def judge(
     session: Session,
     chosen: Mapping[str, Sequence[Rule]],
     got: Mapping[str, Sequence[Curves]],
-    longer: Mapping[str, float],
+    longer: Mapping[str, tuple[float, float]],
 ) -> None:
     """The figure, and what each shape says. The best fixed rule of a round is that of the round: the better of the
     finalists."""
@@ -205,8 +225,9 @@ def judge(
         session.note(
             f"{shape}: goodput {statistics.median(ours):,.0f} requests/s, {statistics.median(both[0]):.3g} times that "
             f"of the best fixed batch ({chosen[shape][0].name}) and {statistics.median(both[1]):.3g} times that of one "
-            f"at a time; by load, over the best fixed one there, {by_load(got, fixed, shape)}; of itself without early "
-            f"drop {parts[NO_DROP]}, of itself with waiting {parts[WAITS_TOO]}"
+            f"at a time; by load, over the best fixed one there, {by_load(got, fixed, shape)}, over the best of one "
+            f"at a time, {by_load(got, alone, shape)}; of itself without early drop {parts[NO_DROP]}, of itself with "
+            f"waiting {parts[WAITS_TOO]}"
         )
     worse = [min(pair) for pair in zip(*ratios[JUDGED], strict=True)]
     beside = {
@@ -214,7 +235,11 @@ def judge(
         for shape, pair in ratios.items()
         for what, values in zip(("the best fixed batch", "one at a time"), pair, strict=True)
     }
-    beside |= {f"{shape}, limit {LONGER:g} times one request, over fixed": of for shape, of in longer.items()}
+    beside |= {
+        f"{shape}, limit {LONGER:g} times one request, over {what}": value
+        for shape, pair in longer.items()
+        for what, value in zip(("the best fixed batch", "one at a time"), pair, strict=True)
+    }
     session.figure(FIGURES[0], statistics.median(worse), runs=worse, beside=beside)
 
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...libos.handlers.batching import QUEUE
-from .model import LANES
+from .model import MOST
 
 SIZES = (1, 2, 4, 8, 16, 32)
 WAITS = (0.0, 0.5)  # parts of the limit; beyond the half a batch cannot be in time
 ROOMS = (1, 2)  # batches that may wait; and QUEUE
+ROOMS_ALONE = (1, 2, 3, 4)  # of one at a time: as many as fit into the limit are its best
 PATH_US = 30  # of the limit: left for the way there and back, which the service does not see
 
 
@@ -40,7 +41,7 @@ def fixed_rules(limit_us: float) -> list[Rule]:
     made = []
     for size in SIZES:
         for wait in WAITS if size > 1 else (0.0,):
-            for room in sorted({min(size * times, QUEUE) for times in ROOMS} | {QUEUE}):
+            for room in (*(size * times for times in (ROOMS if size > 1 else ROOMS_ALONE)), QUEUE):
                 wait_us = round(wait * limit_us)
                 name = f"{size} at a time" if size > 1 else "one at a time"
                 name += f", waits {wait:g} of the limit" if wait else ""
@@ -55,7 +56,7 @@ WAITS_TOO = "within the limit, waits for a full batch"
 
 def policies(limit_us: float) -> list[Rule]:
     """The policy, and it without its parts."""
-    of = {"batch": LANES, "limit_us": max(round(limit_us) - PATH_US, 1)}
+    of = {"batch": MOST, "limit_us": max(round(limit_us) - PATH_US, 1)}
     return [
         Rule(POLICY, of),
         Rule(NO_DROP, of | {"early_drop": False}),

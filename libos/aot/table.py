@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 from ...runtime.errors import CorelaneError
 from .._native import lib
+from ..handlers.batching import Batching, as_c
 from .work import Http, Work
 
 STATE_MOST = 16 << 20  # bytes of a state that are not 0: they lie in the object
 
-_WORK = "{ i32, i32, i32, i32, i32, i32, i64, ptr, ptr, ptr, ptr, ptr }"
+_WORK = "{ i32, i32, i32, i32, i32, i32, i64, ptr, ptr, ptr, ptr, ptr, ptr }"
 _SERVICE = "{ i64, i32, i32, i64, ptr, ptr, ptr, ptr, ptr }"
 _HTTP = "{ ptr, ptr, i64, i32, i32 }"
 _HTTP_SERVER = "cl_http_compiled_serve"  # apps/http/compiled.h
+_BATCHING = "{ i32, i32, i32, i32, i32 }"
 _TYPES = f"{{ i32, [{lib.CL_UDP_TYPES} x i32], ptr, ptr }}"
 
 
@@ -97,9 +99,13 @@ def table(entries: Sequence[Entry], *, name: str, level: str) -> str:
         if work.http is not None:
             http = f"@cl_http_{i}"
             lines += _http(http, work.http)
+        batching = "null"
+        if work.batching is not None:
+            batching = f"@cl_batching_{i}"
+            lines.append(_batching(batching, work.batching))
         numbers = (work.kind, work.port, int(work.ordered), work.backlog, work.window, 0)
         row = [*(f"i32 {n}" for n in numbers), f"i64 {work.period_ns}", f"ptr @cl_name_{i}", f"ptr @{entry.symbol}"]
-        row += [f"ptr {states.name_of(work)}", f"ptr {types}", f"ptr {http}"]
+        row += [f"ptr {states.name_of(work)}", f"ptr {types}", f"ptr {http}", f"ptr {batching}"]
         rows.append(f"{_WORK} {{ {', '.join(row)} }}")
     lines += states.lines
     lines += [_text("@cl_version", version("corelane")), _text("@cl_cpu", level), _text("@cl_service_name", name)]
@@ -122,6 +128,12 @@ def _types(name: str, entry: Entry) -> str:
     array = f"[{lib.CL_UDP_TYPES} x i32] [{', '.join(f'i32 {us}' for us in targets)}]"
     fields = f"i32 {len(entry.work.types.targets_us)}, {array}, ptr @{entry.classify}, ptr null"
     return f"{name} = private constant {_TYPES} {{ {fields} }}"
+
+
+def _batching(name: str, how: Batching) -> str:
+    given = as_c(how)
+    numbers = (given.batch, given.limit_us, given.wait_us, given.queue, given.flags)
+    return f"{name} = private constant {_BATCHING} {{ {', '.join(f'i32 {n}' for n in numbers)} }}"
 
 
 def _http(name: str, http: Http) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from ...runtime.errors import CorelaneError
 from .._native import lib
 from ..batch_work.work import Batch
+from ..handlers.batching import Batching
 from ..handlers.handlers import Handler, udp
 from ..handlers.periodic import Periodic
 from ..handlers.request_types import Types
@@ -52,6 +53,7 @@ class Work:
     window: int = 0
     period_ns: int = 0
     types: Types | None = None
+    batching: Batching | None = None
     http: Http | None = None
     args: tuple[Any, ...] = ()
 
@@ -133,18 +135,16 @@ def _udp(name: str, what: Handler) -> Work:
     if isinstance(what.function, int):
         raise CorelaneError(_DOING.format(name), "it is a C function", "link it in C: docs/compile.md")
 
-    if what.batching is not None:
-        hint = "let `corelane run` compile it, or name the others: corelane compile service.py:ONE,TWO"
-        raise CorelaneError(_DOING.format(name), "it gets its requests in batches (batch=...)", hint)
-
     def compiled(build: Build) -> CompiledHandler:
-        from ..handlers.compile import compile_handler
+        from ..handlers.compile import compile_batch, compile_handler
 
-        return compile_handler(what.function, what.state, cache=False, build=build)
+        made = compile_handler if what.batching is None else compile_batch
+        return made(what.function, what.state, cache=False, build=build)
 
     port = _check_port(name, what, "udp")
     kind, types = lib.CL_SERVICE_UDP, what.types
-    return Work(kind, name, what.function, compiled, what.state, port, what.ordered, types=types)
+    how: dict[str, Any] = {"types": types, "batching": what.batching}
+    return Work(kind, name, what.function, compiled, what.state, port, what.ordered, **how)
 
 
 def _tcp(name: str, what: StreamHandler) -> Work:

@@ -5,6 +5,7 @@
     kept.py            the same from the disk, without numba
     lint.py            what is found in its code that can make a request slow or fail
     python.py          Python callables, a burst with the GIL taken once
+    python_batches.py  Python callables that get a batch at a time
     batching.py        requests that are handled together
     request_types.py   requests in queues by type
     c_functions.py     C functions as Python holds them

@@ -74,15 +74,17 @@ def as_c(how: Batching) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class BatchProfile:
-    """What was measured of a handler of batches: one of n requests takes fixed_us + n * each_us, and usually spread_us
-    more or less. batches: so many were measured; waiting: requests, now."""
+    """What was measured of a handler of batches: one of n requests takes about fixed_us + n * each_us, by sizes that
+    were seen takes_us[n - 1], and usually spread_us more or less. batches: so many were measured; waiting: requests,
+    now."""
 
     batches: int
     waiting: int
     fixed_us: float
     each_us: float
     spread_us: float
+    takes_us: tuple[float, ...]
 
     def batch_us(self, n: int) -> float:
         """What a batch of n takes."""
-        return self.fixed_us + n * self.each_us
+        return self.takes_us[n - 1]

@@ -91,9 +91,7 @@ class Handler:
             arg = ffi.NULL if self.arg is None else ffi.cast("void *", _address_of_arg(self.arg))
             return Prepared(self.kind, ffi.cast(kind, self.function), arg, (*self.keep, self.arg))
         if not self.compiled:
-            from .python import PythonHandler
-
-            python = PythonHandler(self.function)
+            python = self._python()
             return Prepared("foreign", python.callback, ffi.NULL, (python,))
         from .kept import compiled
 
@@ -106,6 +104,16 @@ class Handler:
             return Prepared("burst", pointer, arg, (made,), stack_bytes=made.stack_bytes)
         pointer = ffi.cast("cl_udp_handler", made.address)
         return Prepared("request", pointer, arg, (made,), stack_bytes=made.stack_bytes)
+
+    def _python(self) -> Any:
+        """The wrapper of a Python callable."""
+        if self.batching is None:
+            from .python import PythonHandler
+
+            return PythonHandler(self.function)
+        from .python_batches import PythonBatchHandler
+
+        return PythonBatchHandler(self.function)
 
     @property
     def name(self) -> str:
@@ -152,10 +160,11 @@ def udp(
     ordered: for compiled handlers. Datagrams of one flow (its two addresses and ports) are handled in the order in
     which the NIC gave them, one at a time; those of different flows at the same time, as ever (docs/handlers.md).
 
-    batch: for compiled handlers. The handler is `handler(requests, replies, lengths)`, or with `state` behind these,
-    and gets up to that many requests at a time (1..32): `requests[i]` and `replies[i]` are views as above, and
-    `lengths[i] = n` sets the length of reply i, which is 0 at first. What it returns is ignored, but for a negative
-    number, which is an error of all of them. limit_us: within how many microseconds of its arrival a request is to be
+    batch: the handler is `handler(requests, replies, lengths)`, or with `state` behind these, and gets up to that many
+    requests at a time (1..32): `requests[i]` and `replies[i]` are views as above, and `lengths[i] = n` sets the length
+    of reply i, which is 0 at first. What it returns is ignored, but for a negative number, which is an error of all of
+    them. With compiled=False it is `handler(requests) -> replies`: a list of read-only memoryviews, and for each of
+    them an object with bytes, or None. limit_us: within how many microseconds of its arrival a request is to be
     answered: batches are made so that they are, by what batches were measured to take; with early_drop (the default)
     those that cannot be are dropped, counted as batch_late. wait_us: how long a request may wait for others while a
     kthread is free (0). queue: how many may wait (docs/handlers.md).
@@ -172,7 +181,7 @@ def udp(
     types = types_of(classify, targets_us)
     _check_ordered(ordered, types, bursts=not compiled)
     how = batching_of(batch, limit_us, wait_us, queue, early_drop)
-    _check_batching(how, types, ordered=ordered, foreign=not compiled)
+    _check_batching(how, types, ordered=ordered)
     if types is not None and not compiled:
         raise CorelaneError(
             "sort requests by type", "Python callables get theirs in bursts", "compile the handler, or write it in C"
@@ -233,15 +242,9 @@ def c_handler(
     return Handler(address, port, kind, True, arg=arg, keep=(function,), types=types, ordered=ordered, batching=how)
 
 
-def _check_batching(how: Batching | None, types: Types | None, *, ordered: bool, foreign: bool) -> None:
-    if how is None:
-        return
-    doing = "handle requests in batches"
-    if foreign:
-        hint = "compile the handler; plain Python gets its requests in bursts as they come"
-        raise CorelaneError(doing, "Python callables are called for each request", hint)
-    if ordered or types is not None:
-        other = "ordered" if ordered else "classify"
+def _check_batching(how: Batching | None, types: Types | None, *, ordered: bool) -> None:
+    if how is not None and (ordered or types is not None):
+        other, doing = "ordered" if ordered else "classify", "handle requests in batches"
         raise CorelaneError(doing, f"{other} serves requests in another order", f"leave out either batch or {other}")
 
 

@@ -31,8 +31,8 @@ LOG_EVERY_S = 10.0
 _log = logging.getLogger("corelane.libos")
 
 _FIELDS = dict(ffi.typeof("struct cl_udp_req").fields)
-_BYTES = ffi.sizeof("struct cl_udp_req")
-_WORDS = _BYTES // 8
+BYTES = ffi.sizeof("struct cl_udp_req")
+WORDS = BYTES // 8
 
 
 def _word(name: str) -> int:
@@ -41,9 +41,9 @@ def _word(name: str) -> int:
     return int(offset // 8)
 
 
-_DATA, _LEN, _REPLY, _ROOM, _REPLY_LEN = (_word(n) for n in ("data", "len", "reply", "room", "reply_len"))
-assert _BYTES % 8 == 0
-assert [_LEN, _REPLY, _ROOM] == [_DATA + 1, _DATA + 2, _DATA + 3]
+DATA, LEN, REPLY, ROOM, REPLY_LEN = (_word(n) for n in ("data", "len", "reply", "room", "reply_len"))
+assert BYTES % 8 == 0
+assert [LEN, REPLY, ROOM] == [DATA + 1, DATA + 2, DATA + 3]
 # Two words of smaller fields, in the order of a little-endian machine: address and port of the peer; port, broadcast.
 _PEER, _RX_TSC = _word("peer"), _word("rx_tsc")
 _PORT = _word("port")
@@ -53,8 +53,8 @@ assert sys.byteorder == "little"
 
 # User space, but for the page at 0: 47 bits on x86-64 and 48 on aarch64; 56 and 52 with the longer page tables that
 # either may have. No byte of it is touched by making the view or slicing it.
-_BASE = 4096
-_SPACE = (1 << 57) - 2 * _BASE
+BASE = 4096
+_SPACE = (1 << 57) - 2 * BASE
 
 
 class Request:
@@ -100,32 +100,36 @@ class PythonHandler:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.counters = {"errors": 0, "kept_views": 0}
-        self._two = check_python(function)
+        self._two = self._check(function)
         self._logged_at = float("-inf")
         self._unlogged = 0
-        self._all = memoryview(ffi.buffer(ffi.cast("char *", _BASE), _SPACE))
+        self._all = memoryview(ffi.buffer(ffi.cast("char *", BASE), _SPACE))
         self._all_read = self._all.toreadonly()
         self.callback: Any = ffi.callback("cl_udp_burst_handler", self._burst)
 
+    def _check(self, function: Callable[..., Any]) -> bool:
+        """Whether it takes the room for its reply, too. Raises CorelaneError for a function of another shape."""
+        return check_python(function)
+
     def _burst(self, reqs: Any, n: int, arg: Any) -> None:
         function, two, space, space_read = self.function, self._two, self._all, self._all_read
-        words = memoryview(ffi.buffer(reqs, n * _BYTES)).cast("q")
+        words = memoryview(ffi.buffer(reqs, n * BYTES)).cast("q")
         here = _here
         here.words = words
-        for at in range(0, n * _WORDS, _WORDS):
-            start = words[at + _DATA] - _BASE
-            request = space_read[start : start + words[at + _LEN]]
-            room = words[at + _ROOM]
-            start = words[at + _REPLY] - _BASE
+        for at in range(0, n * WORDS, WORDS):
+            start = words[at + DATA] - BASE
+            request = space_read[start : start + words[at + LEN]]
+            room = words[at + ROOM]
+            start = words[at + REPLY] - BASE
             reply = space[start : start + room] if room else space[0:0]
             here.at = at
             try:
                 result = function(request, reply) if two else function(request)
                 if result.__class__ is not int:
                     result = self._other_result(result, reply)
-                words[at + _REPLY_LEN] = result
+                words[at + REPLY_LEN] = result
             except BaseException as error:
-                words[at + _REPLY_LEN] = lib.CL_HANDLER_ERROR
+                words[at + REPLY_LEN] = lib.CL_HANDLER_ERROR
                 if not is_interrupt(error):
                     self._failed(error)
             try:

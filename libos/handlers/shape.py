@@ -80,6 +80,16 @@ def check_python(function: Any) -> bool:
     return two
 
 
+def check_python_batch(function: Any) -> None:
+    """Raise CorelaneError unless it is handler(requests)."""
+    doing = f"make batch handler {name_of(function)}"
+    returns = "a list with a reply as bytes, or None, for each request"
+    if not takes(function, 1):
+        why = f"{name_of(function)}{inspect.signature(function)} does not take (requests)"
+        raise CorelaneError(doing, why, f"write def handler(requests), which returns {returns}")
+    _check_answers(doing, function, returns, may_be_silent=False)
+
+
 def check_stream(function: Any) -> bool:
     """Whether it is handler(data, connection), and not handler(data). Raises CorelaneError unless it is either."""
     doing = f"make handler {name_of(function)}"

@@ -142,7 +142,8 @@ unsigned cl_batched_take(struct cl_netq *q, struct cl_rx_item *items, struct cl_
         cl_spin_lock(&b->lock);
         uint64_t now = cl_stamp(q->time);
         if (b->due) /* else a sibling was faster */
-            choice = cl_batch_choose(&b->rule, &b->model, b->since, b->first, MASK, b->n, now);
+            choice =
+                cl_batch_choose(&b->rule, &b->model, &(struct cl_batch_queue){b->since, b->first, MASK, b->n}, now);
         for (unsigned i = 0; i < choice.drop; i++)
             drop(q, b, CL_DROP_BATCH_LATE);
         for (unsigned i = 0; i < choice.take; i++) {
@@ -326,6 +327,8 @@ int cl_batched_profile(const struct cl_netif *nif, uint16_t port, struct cl_udp_
         .each_us = b->model.each * us,
         .spread_us = b->model.spread * us,
     };
+    for (unsigned n = 1; n <= CL_UDP_BURST; n++)
+        out->takes_us[n - 1] = b->model.takes[n] * us;
     cl_spin_unlock(&b->lock);
     return 0;
 }

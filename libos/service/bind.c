@@ -64,6 +64,9 @@ static int bind_one(struct cl_runtime *rt, const struct cl_service_work *w, uint
     switch (w->kind) {
     case CL_SERVICE_UDP: {
         cl_udp_handler fn = (cl_udp_handler)(uintptr_t)w->entry;
+        if (w->batching)
+            return cl_runtime_bind_udp_batched(rt, port, (cl_udp_burst_handler)(uintptr_t)w->entry, w->state, 0,
+                                               w->batching, err);
         if (w->types)
             return cl_runtime_bind_udp_typed(rt, port, fn, w->state, w->types, err);
         return w->ordered ? cl_runtime_bind_udp_ordered(rt, port, fn, w->state)

@@ -129,8 +129,12 @@ FEWER: dict[str, dict[str, Any]] = {
         "batch.batch.LOADS": (1.0, 2.5),
         "batch.batch.SWEPT": (2.5,),
         "batch.batch.LEAST_S": 0.02,
+        "batch.batch.ROUND_LEAST_S": 0.02,
+        "batch.batch.PROFILE_LOOKS": 1,
+        "batch.batch.PROFILED": (1, 2, 8),
         "batch.rules.SIZES": (1, 8),
         "batch.rules.ROOMS": (1,),
+        "batch.rules.ROOMS_ALONE": (1,),
     },
     "colocate": {
         "colocate.colocate.MOST_ROUNDS": 1,

@@ -65,6 +65,14 @@ def total(request, reply):
     reply[1] = several[1] & 255
     return 2
 
+@libos.udp(port=9002, state=counts, batch=2, wait_us=2**32 - 1)
+def pairs(requests, replies, lengths, counts):
+    for i in range(len(requests)):
+        n = len(requests[i])
+        replies[i][:n] = requests[i]
+        replies[i][n] = len(requests)
+        lengths[i] = n + 1
+
 @libos.tcp(port=7000)
 def lines(data, reply):
     for end in range(len(data)):
@@ -162,6 +170,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert [(w["name"], w["kind"], w["port"]) for w in told["work"]] == [
         ("echo", "UDP", 9000),
         ("total", "UDP", 9001),
+        ("pairs", "UDP", 9002),
         ("lines", "TCP", 7000),
         ("tick", "periodic", None),
         ("summed", "HTTP", 8080),
@@ -211,7 +220,7 @@ def shown(iokernel: str) -> dict[str, Any]:
 def test_it_serves_without_python(shop: Path, iokernel: str, start: Any) -> None:
     run = start("run", str(shop), "--socket", iokernel, "--json")
     serving = run.event("serving")
-    assert (serving["app"], serving["ports"], serving["tcp_ports"]) == ("shop", [9000, 9001], [7000, 8080])
+    assert (serving["app"], serving["ports"], serving["tcp_ports"]) == ("shop", [9000, 9001, 9002], [7000, 8080])
     pid = serving["pid"]
     assert pid == run.process.pid, "it became the program"
     maps = Path(f"/proc/{pid}/maps").read_text()
@@ -228,6 +237,10 @@ def test_it_serves_without_python(shop: Path, iokernel: str, start: Any) -> None
             wait_until(lambda: receive(socket, b"", (address, 9000))[1] > 1, 30, "periodic work")
             assert receive(socket, b"\1\2\3", (address, 9001)) == b"\3\6"
             socket.send(b"\xff", (address, 9001))
+            for text in (b"two", b"three"):
+                socket.send(text, (address, 9002))
+            answers = {socket.receive(timeout_s=20.0)[0] for _ in range(2)}
+            assert answers == {b"two\2", b"three\2"}, "they waited for each other, as the module says"
         stream = client.connect_tcp((address, 7000), timeout_s=20.0)
         stream.write(b"stressed\n")
         assert stream.read(timeout_s=20.0) == b"desserts\n"
@@ -372,7 +385,7 @@ def test_it_runs_in_a_process_with_python_as_well(shop: Path) -> None:
     assert (target.name, target.port) == ("shop", 9000)
     with nic, end, Runtime(nic=nic) as runtime:
         bound = target.setup(runtime)
-        assert (bound.ports, bound.stats()) == ((9000, 9001), {})
+        assert (bound.ports, bound.stats()) == ((9000, 9001, 9002), {})
         runtime.start()
         with runtime.open_udp() as socket:
             assert receive(socket, b"here", ("127.0.0.1", 9000))[:4] == b"here"
@@ -389,7 +402,7 @@ def test_a_generated_load_is_answered(shop: Path, tmp_path: Path, compiled: Comp
     assert events["stopped"]["net"]["handled"] > 0
     refused = ask("run", str(shop), *words, cwd=tmp_path)
     assert refused.returncode == 2
-    assert "it has 4 handlers, and --port gives one port" in refused.stderr
+    assert "it has 5 handlers, and --port gives one port" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -491,7 +504,7 @@ def changed(shop: Path, folder: Path, offset: int, raw: bytes) -> Path:
     ("offset", "raw", "finding"),
     [
         (0, b"nonsense", "is not what corelane compile makes"),
-        (8, struct.pack("=I", 99), "it is of service ABI 99, and this corelane has 2: install a newer corelane"),
+        (8, struct.pack("=I", 99), "it is of service ABI 99, and this corelane has 3: install a newer corelane"),
         (12, struct.pack("=I", 0), "it does 0 things"),
         (16, b"\0" * 8, "whose structs are laid out differently: compile it again"),
     ],

@@ -7,7 +7,7 @@
  * was made for is here: the ABI number, the layout of those structs, the functions, and what the processor must have.
  *
  * CL_SERVICE_ABI counts the incompatible changes of what such code sees: the structs below, and the signatures of the
- * entries: cl_udp_handler, cl_tcp_handler, cl_udp_classifier, cl_every_fn, cl_http_handler.
+ * entries: cl_udp_handler, cl_udp_burst_handler, cl_tcp_handler, cl_udp_classifier, cl_every_fn, cl_http_handler.
  *
  * Tests: tests/libos/service. */
 #ifndef CORELANE_LIBOS_SERVICE_H
@@ -20,10 +20,10 @@ CL_EXTERN_C_BEGIN
 
 // cffi: begin
 #define CL_SERVICE_MAGIC 0x656369767265534cu /* "LService" */
-#define CL_SERVICE_ABI 2
+#define CL_SERVICE_ABI 3
 #define CL_SERVICE_MOST 256 /* entries of work of one service */
 
-#define CL_SERVICE_UDP 1   /* a cl_udp_handler */
+#define CL_SERVICE_UDP 1   /* a cl_udp_handler, or with `batching` a cl_udp_burst_handler */
 #define CL_SERVICE_TCP 2   /* a cl_tcp_handler */
 #define CL_SERVICE_EVERY 3 /* a cl_every_fn */
 #define CL_SERVICE_JOB 4   /* a cl_every_fn that is called once, on a uthread of its own from the start on */
@@ -50,6 +50,7 @@ struct cl_service_work {
     void *state;                      /* its `arg`; may be NULL */
     const struct cl_udp_types *types; /* UDP: requests in queues by type; or NULL */
     const struct cl_service_http *http;
+    const struct cl_udp_batching *batching; /* UDP: requests that wait for others; or NULL */
 };
 
 /* A server of some protocol, on a runtime. drain: take no more. alive: connections that are open. counts: its counters,

@@ -98,11 +98,13 @@ struct cl_udp_batching {
     uint32_t queue; /* requests that may wait, batch..CL_UDP_BATCH_QUEUE; 0: that, or a quarter of the NIC's buffers */
     uint32_t flags; /* CL_UDP_BATCH_... */
 };
-/* What was measured of such a handler: a batch of n takes fixed_us + n * each_us, and usually spread_us more or less. */
+/* What was measured of such a handler: a batch of n takes about fixed_us + n * each_us, by sizes that were seen
+ * takes_us[n - 1], and usually spread_us more or less. */
 struct cl_udp_batch_profile {
     uint64_t batches; /* that were measured */
     uint64_t waiting; /* requests, now */
     double fixed_us, each_us, spread_us;
+    double takes_us[CL_UDP_BURST];
 };
 
 /* The request that the calling uthread is handling: peer, port, stamps. NULL outside a handler, and in burst handlers,

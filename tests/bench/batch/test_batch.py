@@ -10,7 +10,7 @@ import pytest
 from corelane.bench.batch import batch, loads, model, rules
 from corelane.bench.batch.serving import Slot
 from corelane.bench.harness.session import Session
-from corelane.libos.handlers.batching import BatchProfile, batching_of
+from corelane.libos.handlers.batching import batching_of
 
 
 def requests_of(n: int, seed: int) -> list[Any]:
@@ -62,9 +62,16 @@ def test_every_fixed_rule_can_be_set() -> None:
 
 
 def test_load_one_is_what_half_of_the_limit_allows() -> None:
-    profile = BatchProfile(1, 0, fixed_us=100.0, each_us=50.0, spread_us=0.0)
-    assert batch.full_rps(profile, 150.0, 1200.0) == pytest.approx(1e6 * 10 / 600)
-    assert batch.full_rps(profile, 150.0, 200.0) == pytest.approx(1e6 / 150)
+    takes = {n: 100.0 + 50.0 * n for n in (1, 2, 10, 11)}
+    assert batch.full_rps(takes, 1200.0) == pytest.approx(1e6 * 10 / 600)
+    assert batch.full_rps(takes, 200.0) == pytest.approx(1e6 / 150)
+    assert batch.full_rps({1: 100.0, 2: 400.0}, 1200.0) == pytest.approx(1e6 / 100), "where a batch gains nothing"
+
+
+def test_a_profile_is_told_as_a_line() -> None:
+    known = batch.within({n: 90.0 + 30.0 * n - (n == 1) * 20 for n in batch.PROFILED}, 3.0)
+    assert known.line == pytest.approx((90.0, 30.0))
+    assert (known.one_us, known.limit_us) == (100.0, 300.0)
 
 
 def curve(good_rps: float) -> batch.Curves:
@@ -82,7 +89,7 @@ def test_the_figure_is_the_worse_of_both_ratios() -> None:
     got = {name: [curve(good)] * 3 for name, good in ((rules.POLICY, 600.0), (rules.NO_DROP, 300.0))}
     got |= {rules.WAITS_TOO: [curve(500.0)] * 3, alone.name: [curve(200.0)] * 3}
     got |= {fixed.name: [curve(300.0)] * 3, other.name: [curve(400.0)] * 3}
-    batch.judge(session, {shape: [fixed, other, alone] for shape in batch.SHAPES}, got, {"bursts": 1.1})
+    batch.judge(session, {shape: [fixed, other, alone] for shape in batch.SHAPES}, got, {"bursts": (1.1, 1.2)})
     figure = session.figures["batch.goodput"]
     assert figure["value"] == pytest.approx(1.5), "over the better of two fixed batches, which is the worse ratio"
     assert figure["beside"]["bursts, over one at a time"] == pytest.approx(3.0)

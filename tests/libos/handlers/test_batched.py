@@ -15,7 +15,6 @@ from corelane import libos
 from corelane.apps._native import ffi as apps_ffi
 from corelane.apps._native import lib as apps_lib
 from corelane.libos._native import ffi
-from corelane.libos.aot.work import works_of
 from corelane.libos.numba import calls
 from corelane.libos.numba.atomics import load_atomic, store_atomic
 from corelane.runtime.errors import CorelaneError
@@ -309,7 +308,6 @@ def test_it_can_be_called_without_a_network() -> None:
         ({"batch": 8, "wait_us": -1}, "wait_us is -1"),
         ({"batch": 8, "queue": 7}, "queue is 7 (give a whole number from 8 to 512)"),
         ({"batch": 8, "early_drop": True}, "give limit_us, too"),
-        ({"batch": 8, "compiled": False}, "compile the handler"),
         ({"batch": 8, "ordered": True}, "leave out either batch or ordered"),
         ({"batch": 8, "classify": answers_one, "targets_us": (1, 2)}, "leave out either batch or classify"),
     ],
@@ -328,11 +326,6 @@ def test_a_c_handler_of_one_request_takes_no_batches() -> None:
 def test_a_handler_of_another_shape_is_told_the_right_one() -> None:
     with pytest.raises(CorelaneError, match=r"write def answers_one\(requests, replies, lengths\)"):
         libos.udp(9000, batch=4)(answers_one).prepare()
-
-
-def test_it_is_not_compiled_ahead() -> None:
-    with pytest.raises(CorelaneError, match="it gets its requests in batches"):
-        works_of({"model": libos.udp(9000, batch=4)(answers_all)})
 
 
 def test_the_rule_may_change_while_it_runs(serve: Serve) -> None:

@@ -22,8 +22,8 @@ def test_an_object_is_loaded_or_refused(c_program: Program, c_library: Library, 
     (tmp_path / "text.so").write_text("no object")
     refused = {
         object_of(c_library, MAGIC=1): "its corelane_service is not what corelane compile makes: compile it again",
-        object_of(c_library, ABI=99): "it is of service ABI 99, and this corelane has 2: install a newer corelane",
-        object_of(c_library, ABI=1): "it is of service ABI 1, and this corelane has 2: compile it again",
+        object_of(c_library, ABI=99): "it is of service ABI 99, and this corelane has 3: install a newer corelane",
+        object_of(c_library, ABI=1): "it is of service ABI 1, and this corelane has 3: compile it again",
         object_of(c_library, LAYOUT=7): "it was compiled for corelane 0, whose structs are laid out differently: "
         "compile it again",
         object_of(c_library, WORK=0): "it does 0 things, and a service does 1 to 256",
