@@ -296,8 +296,9 @@ FEWER: dict[str, dict[str, Any]] = {
         "tcp.idle.MANY": 2000,
     },
     "threads": {"threads.threads.ROUNDS": 2},
+    "top": {"top.ROUNDS": 2},
     "trace": {
-        "trace.trace.ROUNDS": 1,
+        "trace.turns.MOST_WINDOWS": 57,
         "trace.right.TRIALS": 14,
         "trace.sums.SLICES": 1,
         "trace.gaps.SLICES": 1,
