@@ -32,10 +32,11 @@ SUMMARY = "what corelane top costs those whom it watches"
 FIGURES = ("top.cost",)
 
 ALONE, WATCHED = "nobody looks", "top looks on"
-ROUNDS = 9
+ROUNDS = 6
 HALF = 0.5  # of what it carries; but no more than
 MODEST_RPS = 100_000.0  # ... so much: what comes in 20 ms, in which the machine stands still, fits into the rings
 PEAK, TURNS = 0.15, 0.75  # of the time
+TURN_S, SHORT_S = 2.0, 3.0  # a turn has two looks, but in a run that is shorter than that
 DELAY_S = 1.0  # top's default
 STARTS_S = 60.0
 
@@ -58,7 +59,7 @@ def run(session: Session) -> None:
             session.skip("echo", "nothing was answered while the peak was measured: give more --seconds")
             return
         session.settings["peak_rps"] = round(peak)
-        slot = max(TURNS * session.seconds / ROUNDS / 2, 0.05)
+        slot = max(TURNS * session.seconds / ROUNDS / 2, TURN_S if session.seconds >= SHORT_S else 0.05)
         rate = min(HALF * peak, MODEST_RPS)
         session.settings["rate_rps"] = round(rate)
         measure = partial(_at, made.load.measure, rate, slot)
