@@ -154,7 +154,7 @@ static bool look(struct cl_tracer *t, struct cl_trace_gap *gap)
         if (t->waited_fd >= 0 && (!was.looked || switched(&was.counts, &now->counts)))
             (void)t->waited(t->waited_fd, &now->counts.waited_ns);
         now->at = now->looked = cl_tracer_stamp(t);
-        if (brought_back(t) == word)
+        if (tries == 1 || brought_back(t) == word) /* else the next look finds it */
             break;
         word = brought_back(t);
     }
