@@ -22,6 +22,7 @@ from .traced import Traces
 from .watch import key_of, rates, snapshot
 
 IMPORTS = ("..iokernel._native",)
+NICE = 19  # who looks on gives way to what is looked at, which may poll on all CPUs that there are
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,9 +94,9 @@ def _watch(
     path = options.socket or default_socket()
     due = time.monotonic()
     with Traces() as traces:
-        traces.add_to(before)  # what comes from here on is of the first interval
+        traces.begin(before)  # what comes from here on is of the first interval
         for _ in itertools.count() if count is None else range(count):
-            due += options.delay
+            due = max(due + options.delay, time.monotonic())  # once, if it was suspended for longer
             wait(max(0.0, due - time.monotonic()))
             try:
                 after = snapshot(path)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..runtime.trace import Records, Segment
 
 HELD_S = 10.0  # that blame is of
+SHARE = 0.002  # of a CPU that blame has, of an application: what costs 20 ms is asked again after 10 s
 HELD = 50_000  # records of an application, at most
 AGAIN_S = 10.0  # after which one that could not be read is tried again
 
@@ -43,13 +44,21 @@ class Traces(Closing):
             app.close()
         self._apps.clear()
 
+    def begin(self, stats: Mapping[str, Any]) -> None:
+        """Read what there is, and say nothing of it yet."""
+        for app in stats["apps"]:
+            self._of(app).read(time.monotonic())
+
+    def _of(self, app: Mapping[str, Any]) -> _App:
+        return self._apps.setdefault(int(app["pid"]), _App(int(app["pid"])))
+
     def add_to(self, stats: Mapping[str, Any]) -> None:
         """Say in Iokernel.stats() why services are slow ("why"), and give their latencies exemplars."""
         pids = {int(app["pid"]) for app in stats["apps"]}
         for pid in self._apps.keys() - pids:
             self._apps.pop(pid).close()
         for app in stats["apps"]:
-            told = self._apps.setdefault(int(app["pid"]), _App(int(app["pid"]))).look(time.monotonic())
+            told = self._of(app).look(time.monotonic())
             if told:
                 app["why"] = max(told.values(), key=lambda one: one[0])[1]
             for service in app.get("services") or ():
@@ -66,7 +75,8 @@ class _App:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._segment: Segment | None = None
-        self._next_try = float("-inf")
+        self._next_try = self._due = float("-inf")
+        self._last: dict[str, Told] = {}
         self._parts: deque[tuple[float, Records]] = deque()
 
     def close(self) -> None:
@@ -75,19 +85,34 @@ class _App:
             self._segment = None
 
     def look(self, now: float) -> dict[str, Told]:
-        """By the names of services, as `_key` has them; empty: it cannot be read, or has nothing to tell."""
-        from ..libos.trace.pieces import joined, number
+        """By the names of services, as `_key` has them; empty: it cannot be read, or has nothing to tell. What was told
+        before, while it is too early to look closely again (SHARE): whoever looks on shall not take the CPU that what
+        is looked at runs on."""
+        from ..libos.trace.pieces import joined
         from ..libos.trace.stages import table
+
+        segment = self.read(now)
+        if segment is None:
+            return {}
+        if now >= self._due:
+            begun = time.thread_time()
+            seen = table(joined([records for _, records in self._parts]), segment.services(), segment.hz)
+            self._last = _told(seen, segment)
+            self._due = now + (time.thread_time() - begun) / SHARE
+        return self._last
+
+    def read(self, now: float) -> Segment | None:
+        """What has come since the last time, of which the newest is held. None: it cannot be read."""
+        from ..libos.trace.pieces import number
 
         segment = self._opened(now)
         if segment is None:
-            return {}
+            return None
         self._parts.append((now, segment.read()))
         n = sum(number(records) for _, records in self._parts)
         while len(self._parts) > 1 and (self._parts[0][0] < now - HELD_S or n > HELD):
             n -= number(self._parts.popleft()[1])
-        seen = table(joined([records for _, records in self._parts]), segment.services(), segment.hz)
-        return _told(seen, segment)
+        return segment
 
     def _opened(self, now: float) -> Segment | None:
         from ..runtime.trace import Segment

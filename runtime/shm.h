@@ -236,6 +236,7 @@ struct cl_state_kthread {
      * that whoever sees the flag late, or takes the signal late, finds another number there than what runs. */
     uint32_t quantum_over;
     uint32_t quantum_signals; /* signals sent since a quantum was over, this one included (relaxed, before the call) */
+    uint64_t lost_tsc; /* when the core that it had became another's, or nobody's (relaxed, before `owner`); 0: never */
 };
 
 /* Geometry of an arena: what was requested, and what follows from it. */

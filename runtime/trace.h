@@ -221,7 +221,7 @@ struct cl_trace_core {
     uint32_t n;      /* times that are told as one: who has the core is told of the first */
     uint64_t id;     /* 0 */
     uint64_t begin, end;
-    uint32_t by;  /* slot + 1 of the kthread that had it; 0: unknown */
+    uint32_t by;  /* slot + 1 of the kthread that had it, the last of them; 0: unknown */
     uint32_t cpu; /* + 1; 0: unknown */
     uint64_t unused[3];
 };

@@ -43,7 +43,7 @@ SEED = 20261129
 FEWEST = 5  # times that the cause came
 FLOODED = 0.5  # of what the cause takes: where ordinary requests take as long, the service has too much to do
 DISTURBED = 0.2  # of the time that the cause took: more, and the machine was one, too
-LOOK_S = 0.05
+LOOK_S = 0.5  # the rings have room for more than a trial; whoever reads them takes a CPU from the service or its load
 _EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "slow.py"
 
 
@@ -71,6 +71,11 @@ class Trial:
     def named(self) -> str:
         """The cause that is named for p99; of a percentile above it, if that has none."""
         return next((one.cause.word for one in self.found if one.cause is not None), "")
+
+    @property
+    def stage(self) -> str:
+        """The stage that is blamed for p99."""
+        return blame.name_of(self.found[0].first) if self.found else ""
 
     @property
     def right(self) -> bool | None:
@@ -147,7 +152,7 @@ def measure(session: Session) -> None:
         session.say(f"a service that is slow for a reason: {word}")
         found.append(judged(word, draw, session.two_cores[1]))
     session.settings["causes"] = [
-        [one.word, one.named or "nothing", one.load.rate, one.load.burst, one.load.seed] for one in found
+        [one.word, one.named or "nothing", one.stage, one.load.rate, one.load.burst, one.load.seed] for one in found
     ]
     session.settings["causes seed"] = SEED
     unclear = [one.word for one in found if one.right is None]

@@ -9,7 +9,7 @@ from typing import Any, Self
 from ...libos.trace.profile import Profile, Sampled, lines_of, of_table, samples_of
 from ...libos.trace.stages import Table
 from ...libos.trace.symbols import Symbols
-from ...runtime import perf
+from ...runtime import codes, perf
 from ...runtime.errors import CorelaneError, SystemLimit
 from ...runtime.files import write_whole
 from ...runtime.trace import Records, Segment
@@ -34,6 +34,7 @@ class Profiling:
                 raise
         self._samples: list[perf.Sample] = []
         self._mapped: list[perf.Mapped] = []
+        self._told: list[codes.Code] = []
         self.lines: list[str] = []
 
     def __enter__(self) -> Self:
@@ -53,13 +54,14 @@ class Profiling:
         self.read()
         try:
             self._mapped = perf.mapped_code(self._segment.pid)
+            self._told = codes.of_process(self._segment.pid)
         except OSError as error:
             what = f"name what process {self._segment.pid} runs"
             raise CorelaneError(what, error.strerror or str(error), "profile it while it runs") from error
 
     def document(self, seen: Table, records: Records, flame: Path | None) -> dict[str, Any]:
         """What `--json` has of it. records: read meanwhile. flame: the page is written there."""
-        segment, name_of = self._segment, Symbols(self._mapped).name_of
+        segment, name_of = self._segment, Symbols(self._mapped, self._told).name_of
         lost = 0 if self._sampler is None else self._sampler.lost
         if self._sampler is None:  # stamps, not times
             self._samples = samples_of(records)

@@ -279,6 +279,7 @@ static bool cores_owners(struct cl_cores *c, unsigned k, struct cl_core_owners *
     out->before = cl_load_relaxed(&core->before);
     out->decided_tsc = cl_load_relaxed(&core->decided_tsc);
     out->before_tsc = cl_load_relaxed(&core->before_tsc);
+    out->lost_tsc = cl_load_relaxed(&slot_of(a, k)->lost_tsc);
     out->mine = out->owner == a->slot + k + 1;
     return true;
 }

@@ -68,6 +68,7 @@ static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthrea
     cl_store_relaxed(&core->state->before, io_owner_word(core->owner));
     cl_store_relaxed(&core->state->before_tsc, cl_load_relaxed(&core->state->decided_tsc));
     if (core->owner) {
+        cl_store_relaxed(&core->owner->member.state->lost_tsc, now);
         core->owner->app->cores.stands = false;
         core->owner->member.core = NULL;
         io_overrun_moved(core->owner, NULL);

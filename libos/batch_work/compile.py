@@ -5,6 +5,7 @@ Everything else is numba's: typing, optimising, wrappers, exceptions. Importing 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import io
@@ -155,6 +156,12 @@ class EntryLibrary(ProbedLibrary):
     def _finish(self) -> None:
         if self.has_probes:
             self._probe()
+        text = str(self._final_module)
+        made = with_lines(text, self.lines)
+        if made != text:
+            with contextlib.suppress(RuntimeError):  # what the code has become is none that lines fit to
+                llvm.parse_assembly(made).verify()
+                self._parse(made)
 
 
 class UnprobedEntryLibrary(EntryLibrary):
@@ -172,17 +179,8 @@ class ObjectLibrary(EntryLibrary):
     def _finish(self) -> None:
         ours = str(self._final_module)
         super()._finish()
-        self.theirs = self._with_lines(str(self._final_module))
+        self.theirs = str(self._final_module)
         self._parse(ours)
-
-    def _with_lines(self, text: str) -> str:
-        made = with_lines(text, self.lines)
-        try:
-            if made != text:
-                llvm.parse_assembly(made).verify()
-        except RuntimeError:  # what has become of the code is none that lines fit to; it does without
-            return text
-        return made
 
 
 class UnprobedObjectLibrary(ObjectLibrary):

@@ -25,6 +25,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...runtime import codes
 from ...runtime.errors import CorelaneError, plain_text
 from .._native import ffi, lib
 from .thread_pools import keep_to_one
@@ -138,8 +139,10 @@ class Batch:
             self.report = made.library.report
             if argtypes not in self._ranges:
                 refuse_unfit(self.__name__, libraries_of(self._probed, made))
-                self._ranges[argtypes] = made.library.code_range(made.fndesc.llvm_func_name)
-                _add_preemptible(*self._ranges[argtypes])
+                symbol = made.fndesc.llvm_func_name
+                begin, end = self._ranges[argtypes] = made.library.code_range(symbol)
+                _add_preemptible(begin, end)
+                codes.tell(codes.Code(begin, end, self.__name__, symbol, made.library._get_compiled_object()))
                 warn_if_missing(f"batch function {self.__name__}", self.report)
                 if self.report.unprobed_calls and not self._warned and not _draws(argtypes):
                     self._warned = True

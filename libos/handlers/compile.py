@@ -21,6 +21,7 @@ from numba.core import cgutils
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numba.core.extending import intrinsic
 
+from ...runtime import codes
 from ...runtime.errors import CorelaneError, plain_text
 from .._native import lib
 from ..batch_work.compile import EntryLibrary, UnprobedEntryLibrary, default_target, probed_compiler, warn_if_missing
@@ -461,7 +462,7 @@ def _compile(
     if what != "job":  # which has any number of arguments
         check_compiled(what, python, names[: len(argtypes)], _ANSWERS[what][1])
     chosen: dict[str, Any] = {"error_model": "numpy", **(options or {})}
-    if build.own_memory and has_lines(python):
+    if has_lines(python):
         chosen["pipeline_class"] = with_lines()
     dispatcher = numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **chosen)(python)
 
@@ -494,6 +495,10 @@ def _compile(
     if probes:
         warn_if_missing(f"{what} {name_of(python)}", entry._library.report)
         stack = stack_bytes([entry._library, *libraries_of(dispatcher, dispatcher.overloads[argtypes])])
+    if not build.own_memory:  # it stays in memory, and is not read from a file that has its name and lines
+        begin, end = entry._library.code_range(entry.native_name)
+        object_file = entry._library._get_compiled_object()
+        codes.tell(codes.Code(begin, end, name_of(python), entry.native_name, object_file))
     from_cache = kept is not None and kept.hit
     arg, keep = (shared.address, shared.keep) if shared is not None else (0, ())
     return CompiledHandler(

@@ -266,8 +266,8 @@ static int64_t park_begin(struct cl_kthread *k)
     return ns != 0 && !cl_work_visible(k) ? ns : 0;
 }
 
-/* It has a core again. Whether that was another's while k slept: from the moment on in which k lost it, if it had when it
- * lay down; else as long as the one had it whom it was taken from for k. */
+/* It has a core again. Whether that was another's while k slept: since k lost it, or lay down without it. If that is not
+ * told, as long as the one had it whom it was taken from for k: there may have been others before that one. */
 static void note_taken(struct cl_kthread *k)
 {
     struct cl_cores *c = k->sched->cores;
@@ -280,7 +280,8 @@ static void note_taken(struct cl_kthread *k)
             return; /* it has been its own, or nobody's */
         taken.by = o.before;
         taken.cpu = o.cpu + 1;
-        taken.begin = cl_max(taken.begin, o.before_tsc);
+        bool told = o.lost_tsc > taken.begin && o.lost_tsc <= o.before_tsc;
+        taken.begin = told ? o.lost_tsc : cl_max(taken.begin, o.before_tsc);
     }
     taken.end = cl_tracer_stamp(k->trace);
     taken.parked = true;

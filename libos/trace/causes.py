@@ -38,8 +38,18 @@ class Slow:
     rows: Array
 
     def is_in(self, *stages: Stage) -> bool:
-        """Whether the stage that is blamed is one of these, or a part of it."""
-        return any(self.stage[: len(stage)] == stage for stage in stages)
+        """Whether the stage that is blamed is one of these, or a part of it; or has most of its time in one of these,
+        where no part makes it alone."""
+        return any(self.stage[: len(stage)] == stage or self._is_most(stage) for stage in stages)
+
+    def _is_most(self, stage: Stage) -> bool:
+        if stage[: len(self.stage)] != self.stage:
+            return False
+        part, whole = (
+            sum(self._us(self.caused, path) for path in self.caused.stages if path[: len(of)] == of)
+            for of in (stage, self.stage)
+        )
+        return part > MOST * whole
 
     def waits_for(self, *what: str) -> bool:
         """Whether it is a wait of a handler for one of these."""

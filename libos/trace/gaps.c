@@ -147,12 +147,17 @@ static bool look(struct cl_tracer *t, struct cl_trace_gap *gap)
 {
     struct cl_tracer_seen was = t->seen, *now = &t->seen;
     uint32_t word = brought_back(t);
-    if (!t->counts || t->counts(&now->counts))
-        return false;
-    now->counts.waited_ns = was.counts.waited_ns;
-    if (t->waited_fd >= 0 && (!was.looked || switched(&was.counts, &now->counts)))
-        (void)t->waited(t->waited_fd, &now->counts.waited_ns);
-    now->at = now->looked = cl_tracer_stamp(t);
+    for (unsigned tries = 2; tries; tries--) { /* again, if the kernel gave the CPU to others in the middle of it */
+        if (!t->counts || t->counts(&now->counts))
+            return false;
+        now->counts.waited_ns = was.counts.waited_ns;
+        if (t->waited_fd >= 0 && (!was.looked || switched(&was.counts, &now->counts)))
+            (void)t->waited(t->waited_fd, &now->counts.waited_ns);
+        now->at = now->looked = cl_tracer_stamp(t);
+        if (tries == 1 || brought_back(t) == word) /* else the next look finds it */
+            break;
+        word = brought_back(t);
+    }
     now->brought_back = word;
     now->rested = t->rested;
     now->away = cl_load_relaxed(&t->away_ticks);

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime._native import lib
 from ...runtime.trace import WAITS, Records, records_of
 from .commands import parts_of
-from .stopped import AWAY, Stood, piled_up, stops, taken
+from .stopped import AWAY, Stood, piled_up, stops, taken, worked_off
 
 if TYPE_CHECKING:
     import numpy
@@ -29,6 +29,8 @@ QUEUED: Stage = ("handler", "run queue")
 FOR_CORE: Stage = ("handler", "wait: core")
 WINDOWS = (("ring", "", "pickup"), ("inbox", "pickup", "start"), ("handler", "start", "end"), ("reply", "end", "sent"))
 """Stages with the boundaries of a message that they are between; the first begins with it."""
+IN_FRONT = ("ring", "inbox")
+"""Those in front of the handler."""
 WIRE = "wire"
 """Of bytes that a connection could not send or deliver: what a peer or the way to it was late with."""
 STOPPED = "kthread stopped"
@@ -77,6 +79,7 @@ def table(records: Records, names: Sequence[str], hz: int) -> Table:
     us = 1e6 / hz
     stages: dict[Stage, Array] = {}
     why_stopped = stops(records)
+    in_front = {reason: numpy.zeros(len(messages)) for reason in why_stopped}
     for name, first, last in WINDOWS:
         begin = messages[first].astype(float) if first else numpy.zeros(len(messages))
         end = messages[last].astype(float)
@@ -95,14 +98,30 @@ def table(records: Records, names: Sequence[str], hz: int) -> Table:
                 part = numpy.maximum(part, piled_up(messages, of))
             part = numpy.clip(part, 0, left)
             left = left - part
+            if name in IN_FRONT:
+                in_front[reason] += part
             if part.any():
                 stages[STOPPED, reason] = stages.get((STOPPED, reason), 0.0) + part * us
         parts[RUNS if name == "handler" else (name, "waits" if name in ("ring", "inbox") else "until sent")] = left
         stages |= {path: ticks * us for path, ticks in parts.items()}
+    for reason, ticks in worked_off(messages, why_stopped).items():
+        _move_to(stages, reason, numpy.maximum(ticks - in_front[reason], 0) * us)
     _put_together(stages, shared(messages))
     _put_on_the_wire(stages, messages, records.waits)
     stood = Stood(records.cores, records.gaps)
     return Table(messages, names, stages, messages["sent"] * us, records.waits, hz, stood, records.commands)
+
+
+def _move_to(stages: dict[Stage, Array], reason: str, more: Array) -> None:
+    """So much of what they wait in front of the handler is of a stop."""
+    import numpy
+
+    for name in IN_FRONT:
+        part = numpy.minimum(more, stages[name, "waits"])
+        if part.any():
+            stages[name, "waits"] = stages[name, "waits"] - part
+            stages[STOPPED, reason] = stages.get((STOPPED, reason), 0.0) + part
+        more = more - part
 
 
 def shared(messages: Array) -> Array:

@@ -7,6 +7,7 @@ taken out of the stages (stages.py), and is a stage of its own, by reason.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime._native import lib
@@ -85,7 +86,9 @@ def _of(rows: Array, gone: Array) -> Stops:
 
 
 def _narrowed(found: Stops, ids: Array, messages: Array) -> Stops:
-    """A look at the kernel's counters that one slow message was reason for: it stood still while that was handled."""
+    """A look at the kernel's counters that one slow message was reason for: it stood still while that was handled. Or
+    right after it, in the look itself, where the kernel likes best to give the CPU to others: then the look comes to
+    its end late, and whoever is handled next has the time."""
     import numpy
 
     order = numpy.argsort(messages["id"], kind="stable")
@@ -98,8 +101,12 @@ def _narrowed(found: Stops, ids: Array, messages: Array) -> Stops:
     if not known.any():
         return found
     mine = messages[rows[known]]
-    found.begin[known] = numpy.maximum(found.begin[known], mine["begin"] + mine["start"])
-    found.end[known] = numpy.maximum(found.begin[known], numpy.minimum(found.end[known], mine["begin"] + mine["end"]))
+    began, ended = mine["begin"] + mine["start"], mine["begin"] + mine["end"]
+    looked = numpy.maximum(found.end[known], ended)
+    in_look = 2 * (looked - ended) >= found.gone[known]
+    found.begin[known] = numpy.where(in_look, ended, numpy.maximum(found.begin[known], began))
+    until = numpy.where(in_look, looked, numpy.minimum(found.end[known], ended))
+    found.end[known] = numpy.maximum(found.begin[known], until)
     found.gone[known] = numpy.minimum(found.gone[known], found.end[known] - found.begin[known])
     return found
 
@@ -140,6 +147,50 @@ def piled_up(messages: Array, of: Stops) -> Array:
         stood = numpy.zeros(len(polls))
         numpy.maximum.at(stood, first[soon], gone[soon].astype(float))
         out[rows] = stood[poll_of]
+    return out
+
+
+def worked_off(messages: Array, why: Mapping[str, Stops]) -> dict[str, Array]:
+    """Of each message for how many ticks, by reason, it waited in front of its handler because its kthread had stood
+    still: meanwhile and after that, for what had piled up was worked off first.
+
+    By a replay: the same messages, with the same times in their handlers, one after the other as they came, if nothing
+    had stood still (Lindley's recursion). What they really waited longer than that is of the stops, as far as the
+    kthread stood still since it last had nothing to do. Of a sample alone this finds only what they stood still
+    themselves."""
+    import numpy
+
+    out = {reason: numpy.zeros(len(messages)) for reason in why}
+    handled = (messages["flags"] & lib.CL_TRACE_STALLED) == 0
+    edges = messages["start"].astype(float), messages["end"].astype(float)
+    own = edges[1] - edges[0] - messages["blocked"] - messages["ready"]
+    own -= sum((taken(messages, *edges, of) for of in why.values()), numpy.zeros(len(messages)))
+    own = numpy.maximum(own, 0) / numpy.maximum(messages["shared"], 1)
+    for kthread in numpy.unique(messages["kthread"][handled]) if why else ():
+        rows = numpy.nonzero((messages["kthread"] == kthread) & handled)[0]
+        rows = rows[numpy.argsort(messages["begin"][rows], kind="stable")]
+        zero = messages["begin"][rows[0]]
+        came, takes = (messages["begin"][rows] - zero).astype(float), own[rows]
+        worked = numpy.cumsum(takes) - takes
+        alone = worked + numpy.maximum.accumulate(came - worked) - came  # it would have waited
+        longer = numpy.maximum(edges[0][rows] - alone, 0)
+        until = numpy.maximum.accumulate(came + edges[1][rows])
+        anew = numpy.concatenate([[True], came[1:] >= until[:-1]])
+        since = came[numpy.maximum.accumulate(numpy.where(anew, numpy.arange(len(rows)), 0))]
+        stood: dict[str, Array] = {}
+        for reason, of in why.items():
+            mine = of.kthread == kthread
+            begins, ends = (
+                (stamps[mine].astype(numpy.int64) - int(zero)).astype(float) for stamps in (of.begin, of.end)
+            )
+            if mine.any():
+                at, total = _rising(begins, ends, of.gone[mine])
+                stood[reason] = numpy.interp(came + edges[0][rows], at, total, left=0.0) - numpy.interp(
+                    since, at, total, left=0.0
+                )
+        whole = sum(stood.values(), numpy.zeros(len(rows)))
+        for reason, ticks in stood.items():
+            out[reason][rows] = ticks * numpy.minimum(longer / numpy.maximum(whole, 1), 1)
     return out
 
 

@@ -2,7 +2,8 @@
 
 A compiled handler is a shared object of the cache (libos/handlers/kept.py), whose name begins with that of the
 function, and which has its lines of Python as DWARF (libos/numba/lines.py). Numba's own names are told as
-module.function. What numba compiles into memory has no file: it is told as such.
+module.function. What numba compiles into memory has no file: the process tells of handlers among it (runtime/codes.py);
+the rest is told as such.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import bisect
 import contextlib
 import functools
+import io
 import itertools
 import re
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.codes import Code
 from ...runtime.perf import Mapped
 
 if TYPE_CHECKING:
@@ -29,12 +33,16 @@ _FUNCTION = 2  # STT_FUNC
 _SYMBOL = [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("at", "<u8"), ("n", "<u8")]
 _KEPT = re.compile(r"(\w+)-[0-9a-f]{12}\b.*")
 _ENTRY = "cl_kept_entry"
+_AROUND = "corelane.libos.handlers.compile."  # what is around a handler, whose code is in it
+_FAR = 1 << 40  # of sections that are not looked at
 
 
 class Symbols:
-    """Of a process, by what it had mapped. Files are read when something of them is asked for."""
+    """Of a process, by what it had mapped, and what code it tells of that is in no file. Files are read when something
+    of them is asked for."""
 
-    def __init__(self, mapped: Sequence[Mapped]) -> None:
+    def __init__(self, mapped: Sequence[Mapped], told: Sequence[Code] = ()) -> None:
+        self._told = sorted(told, key=lambda code: code.begin)
         self._mapped = sorted(mapped, key=lambda m: m.begin)
         self._begins = [m.begin for m in self._mapped]
         self.name_of = functools.cache(self._name_of)
@@ -46,6 +54,8 @@ class Symbols:
             return "unknown"
         mapped = self._mapped[row]
         if not mapped.path.startswith("/"):
+            if (code := self._code_at(pc)) is not None:
+                return _name_in(code, pc - code.begin)
             return mapped.path.strip("[]") or NO_FILE
         offset = pc - mapped.begin + mapped.offset
         name = _functions(mapped.path).at(offset)
@@ -54,6 +64,18 @@ class Symbols:
         name = (kept[1] if kept else name or short) if name in ("", _ENTRY) else readable(name)
         line = _lines(mapped.path).at(offset) if kept else ""
         return f"{name} ({line})" if line else name
+
+    def _code_at(self, pc: int) -> Code | None:
+        row = bisect.bisect_right(self._told, pc, key=lambda code: code.begin) - 1
+        return self._told[row] if row >= 0 and pc < self._told[row].end else None
+
+
+def _name_in(code: Code, offset: int) -> str:
+    functions, lines = _of_object(code.elf, code.symbol)
+    name = readable(functions.at(offset))
+    name = code.name if name in ("", readable(code.symbol)) or name.startswith(_AROUND) else name
+    line = lines.at(offset)
+    return f"{name} ({line})" if line else name
 
 
 class _Functions:
@@ -90,6 +112,40 @@ def _lines(path: str) -> _Functions:
     with contextlib.suppress(*wrong), open(path, "rb") as file:
         return _read_lines(ELFFile(file))
     return _none()
+
+
+@functools.lru_cache(maxsize=256)
+def _of_object(data: bytes, symbol: str) -> tuple[_Functions, _Functions]:
+    """Functions and lines of an object file, by where they are in the section of one of its symbols."""
+    from elftools.common.exceptions import DWARFError, ELFError
+    from elftools.elf.elffile import ELFFile
+
+    functions, lines = _none(), _none()
+    with contextlib.suppress(OSError, ELFError, DWARFError, ValueError, KeyError, IndexError, TypeError):
+        elf = ELFFile(io.BytesIO(_apart(data, symbol)))
+        functions = _read(elf)
+        lines = _read_lines(elf)
+    return functions, lines
+
+
+def _apart(data: bytes, symbol: str) -> bytes:
+    """An object file whose other sections are far from that of the symbol, for each begins at 0: what refers to them is
+    not taken for it. And without the relocations of its unwind tables, of which there are some that pyelftools does not
+    know, and which nobody needs."""
+    import numpy
+    from elftools.elf.elffile import ELFFile
+
+    elf, out = ELFFile(io.BytesIO(data)), bytearray(data)
+    table: Any = elf.get_section_by_name(".symtab")
+    section = table.get_symbol_by_name(symbol)[0]["st_shndx"]
+    begin, size = table["sh_offset"], table["sh_size"]
+    symbols = numpy.frombuffer(data[begin : begin + size], numpy.dtype(_SYMBOL)).copy()
+    symbols["at"][symbols["section"] != section] += _FAR
+    out[begin : begin + size] = symbols.tobytes()
+    for i, one in enumerate(elf.iter_sections()):
+        if one.name == ".rela.eh_frame":
+            struct.pack_into("=I", out, elf["e_shoff"] + i * elf["e_shentsize"] + 4, 0)  # SHT_NULL
+    return bytes(out)
 
 
 def _read_lines(elf: Any) -> _Functions:

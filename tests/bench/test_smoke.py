@@ -303,7 +303,7 @@ FEWER: dict[str, dict[str, Any]] = {
     "threads": {"threads.threads.ROUNDS": 2},
     "top": {"top.ROUNDS": 1},
     "trace": {
-        "trace.trace.ROUNDS": 1,
+        "trace.turns.MOST_WINDOWS": 57,
         "trace.trace.FEW_KEYS": 1000,
         "trace.right.TRIALS": 14,
         "trace.sums.SLICES": 1,

@@ -282,6 +282,14 @@ class Loadgen(Closing):
         """Whether a run is under way."""
         return lib.cl_loadgen_state(self.ptr) not in (lib.CL_LOAD_IDLE, lib.CL_LOAD_FAILED)
 
+    def begins_s(self) -> float | None:
+        """When the first measured phase of the run begins or began, as time.monotonic(); None: not known yet, as the
+        server is still looked for or given its items. Of the process's clock."""
+        first = next((i for i, phase in enumerate(self._phases) if phase.measured), 0)
+        c = ffi.new("struct cl_loadgen_counts *")
+        check(lib.cl_loadgen_counts(self.ptr, first, c), ffi.new("char[256]"), f"phase {first}")
+        return lib.cl_clock_tsc_to_ns(self._clock, c.start_tsc) / 1e9 if c.start_tsc else None
+
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait for the end of the run.
 

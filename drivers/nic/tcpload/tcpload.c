@@ -175,7 +175,7 @@ int cl_tcpload_run(struct cl_tcpload *load, const struct cl_loadgen_phase *phase
         return -EBUSY;
     }
     if (n < 1 || n > CL_TCPLOAD_MAX_PHASES)
-        return refuse(err, "a run has from 1 to 64 phases");
+        return refuse(err, "a run has from 1 to 1024 phases");
     for (unsigned i = 0; i < n; i++)
         if (!(phases[i].rate >= 0 && phases[i].rate <= 1e9) || (phases[i].rate > 0 && phases[i].rate < 0.01) ||
             phases[i].duration_ns == 0 || phases[i].duration_ns > 86400000000000u)

@@ -71,7 +71,7 @@
 /* ... and who does no harm, for comparison: one whose connections ask, and read and acknowledge the answers. */
 #define CL_TCPLOAD_NEIGHBOUR 14
 
-#define CL_TCPLOAD_MAX_PHASES 64
+#define CL_TCPLOAD_MAX_PHASES 1024
 #define CL_TCPLOAD_PATTERN 8191 /* bytes until it repeats: prime, so that no slip by whole segments goes unseen */
 #define CL_TCPLOAD_ROOM 16384   /* bytes of a pattern that may be read from any place in it */
 

@@ -181,6 +181,12 @@ class TcpLoad(Closing):
         warm = (Phase(warmup_s, rate, measured=False),) if warmup_s > 0 else ()
         self.start((*warm, *[Phase(seconds / windows, rate)] * windows))
 
+    def begins_s(self) -> float | None:
+        """When the first measured phase of the run begins or began, as time.monotonic(); None: not known yet, as
+        connections are still opened."""
+        start_tsc = self._counts(next((i for i, phase in enumerate(self._phases) if phase.measured), 0)).start_tsc
+        return lib.cl_clock_tsc_to_ns(lib.cl_clock_default(), start_tsc) / 1e9 if start_tsc else None
+
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait for the end of the run. timeout_s: by default the run's time and 30 s. Raises CorelaneError if
         connections were not opened, or if it was not over by then (then it is ended)."""

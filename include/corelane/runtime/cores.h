@@ -35,6 +35,7 @@ struct cl_core_owners {
     uint32_t cpu;
     uint32_t owner, before;           /* before: until decided_tsc */
     uint64_t decided_tsc, before_tsc; /* when they were given it */
+    uint64_t lost_tsc;                /* when k lost a core last; 0: it never has, or it is not told */
     bool mine;                        /* `owner` is k */
 };
 

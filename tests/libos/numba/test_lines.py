@@ -16,7 +16,8 @@ from elftools.elf.elffile import ELFFile
 from corelane.libos.handlers import compile as compiling
 from corelane.libos.handlers import kept
 from corelane.libos.numba.lines import Lines, attached, read, stripped, wants
-from corelane.libos.trace.symbols import Symbols
+from corelane.libos.trace.symbols import NO_FILE, Symbols
+from corelane.runtime import codes
 from corelane.runtime.perf import mapped_code
 
 
@@ -59,6 +60,23 @@ def test_a_compiled_handler_says_its_lines(compiled: Callable[[str], Any]) -> No
     loop = first + next(i for i, line in enumerate(source) if "* 31" in line)
     whole = {re.search(r":(\d+)\)", name)[1] for name in _all_names(made)}  # type: ignore[index]
     assert str(loop) in whole
+    reply = (ctypes.c_uint8 * 16)()
+    words = [ctypes.c_void_p, ctypes.c_int64] * 2
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, *words, ctypes.c_void_p)(made.address)
+    assert (call((ctypes.c_uint8 * 2)(8, 9), 2, reply, 16, None), reply[0]) == (1, 33)
+
+
+def test_a_handler_that_is_compiled_into_memory_says_them_too() -> None:
+    made = compiling.compile_handler(sums, cache=False)
+    told = codes.of_process(os.getpid())
+    (mine,) = [code for code in told if code.begin <= made.address < code.end]
+    symbols, (source, first) = Symbols(mapped_code(os.getpid()), told), inspect.getsourcelines(sums)
+    names = {symbols.name_of(pc) for pc in range(mine.begin, mine.end)}
+    lines = {int(found[1]) for name in names if (found := re.fullmatch(r"sums \(test_lines.py:(\d+)\)", name))}
+    assert lines
+    assert lines <= set(range(first, first + len(source)))
+    assert first + next(i for i, line in enumerate(source) if "* 31" in line) in lines
+    assert Symbols(mapped_code(os.getpid())).name_of(made.address) == NO_FILE, "unless it is told"
     reply = (ctypes.c_uint8 * 16)()
     words = [ctypes.c_void_p, ctypes.c_int64] * 2
     call = ctypes.CFUNCTYPE(ctypes.c_int64, *words, ctypes.c_void_p)(made.address)

@@ -45,7 +45,7 @@ def test_frames_not_sent_bring_a_core_back(c_program: Callable[..., Callable[...
     c_program("tests/libos/sched/c/unsent.c")(hot)
 
 
-@pytest.mark.parametrize("scenario", ["parked", "own", "ceded"])
+@pytest.mark.parametrize("scenario", ["parked", "several", "own", "ceded"])
 def test_a_trace_is_told_whose_the_core_was_meanwhile(
     c_program: Callable[..., Callable[..., str]], scenario: str
 ) -> None:

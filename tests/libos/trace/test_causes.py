@@ -163,6 +163,18 @@ def test_where_no_rule_holds_the_stage_is_all_that_is_said() -> None:
     assert not any("cause:" in line for line in lines_of(found))
 
 
+@pytest.mark.parametrize(("blocked_us", "word"), [(300, "log flush"), (200, "")])
+def test_where_parts_share_a_stage_the_cause_is_that_of_most_of_it(blocked_us: float, word: str) -> None:
+    made = Made(3000, 1)
+    some = made.some(0.02)
+    made.us["blocked"][some] += blocked_us
+    made.us["ready"][some] += 500 - blocked_us
+    made.what[some] = lib.CL_TRACE_WAITS_LOG
+    found = blamed(made.records())
+    assert found.first == ("handler",)
+    assert (found.cause.word if found.cause else "") == word
+
+
 # What a kthread stood still for
 
 
@@ -189,6 +201,26 @@ def test_a_gap_that_was_found_for_a_message_is_in_its_handler(of: bool) -> None:
     seen = table(gaps(runs(made, some), some, "GAP_COUNTERS", us=150.0, of=of), NAMES, HZ)
     assert seen.stages[STOPPED, NO_CPU][20] == pytest.approx(150, abs=1)
     assert seen.stages[RUNS][20] == pytest.approx(SLOW_US - 150, abs=5)
+    assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
+
+
+def test_a_gap_in_the_look_for_a_message_is_of_who_is_handled_then() -> None:
+    """The kernel gives the CPU to others where it is asked: the look comes back late, and the next message has run
+    meanwhile as far as it knows."""
+    made = Made(40, 1)
+    made.kthread[:] = 0
+    made.us["runs"][21] += 300
+    records = made.records()
+    before = records.messages[20]
+    gap = numpy.zeros(1, dtype(ffi, "struct cl_trace_gap"))
+    gap["kind"], gap["n"], gap["how"], gap["id"] = HAS["GAP"], 1, HAS["GAP_COUNTERS"], before["id"]
+    gap["begin"] = before["begin"] + before["start"]
+    gap["end"] = before["begin"] + before["end"] + numpy.uint64(ticks(302))
+    gap["gone"] = int(ticks(300))
+    seen = table(replace(records, gaps=gap), NAMES, HZ)
+    assert seen.stages[STOPPED, NO_CPU][20] < 1
+    assert seen.stages[STOPPED, NO_CPU][21] > 250
+    assert seen.stages[RUNS][21] < 50
     assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
 
 
@@ -232,6 +264,36 @@ def test_what_had_come_meanwhile_waits_for_each_other() -> None:
     assert stood[200:210] == pytest.approx([min(20 * i, 100) for i in range(10)], abs=0.1)
     assert stood[210:].max() < 1, "of what came later nothing is known"
     assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
+
+
+def test_what_piled_up_and_is_worked_off_waits_for_the_stop() -> None:
+    """Requests of 100 us come each 150 us, and the kthread is away for a millisecond: those that come for two
+    milliseconds after that wait for it, too."""
+    records = replace(Made(60, 1).records(), cores=numpy.zeros(1, dtype(ffi, "struct cl_trace_core")))
+    away_us, m, waited, free = (1460, 2460), records.messages, list[int](), 0
+    m["kthread"] = 0
+    for i in range(60):
+        came = 150 * i
+        start = max(came, free)
+        start = away_us[1] if away_us[0] <= start < away_us[1] else start
+        free = start + 100
+        waited.append(start - came)
+        m["begin"][i] = 10**9 + int(ticks(came))
+        m["pickup"][i] = m["start"][i] = int(ticks(start - came))
+        m["end"][i] = m["sent"][i] = int(ticks(free - came))
+    (core,) = records.cores
+    core["kind"], core["n"] = lib.CL_TRACE_CORE, 1
+    core["begin"], core["end"] = (10**9 + int(ticks(us)) for us in away_us)
+    assert sum(us > 0 for us in waited) > 15
+    for extra in (0, 40):  # what else they wait for is no stop's
+        if extra:
+            m["start"][50] += numpy.uint32(ticks(extra))
+            m["end"][50] += numpy.uint32(ticks(extra))
+            m["sent"][50] += numpy.uint32(ticks(extra))
+        seen = table(records, NAMES, HZ)
+        assert seen.stages[STOPPED, AWAY] == pytest.approx(waited, abs=0.1)
+        assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
+    assert seen.stages["inbox", "waits"][50] == pytest.approx(40, abs=0.1)
 
 
 def test_time_on_another_kthread_is_not_taken() -> None:

@@ -68,6 +68,17 @@ static void parked(void)
     CHECK(t->taken.begin >= now && t->taken.end > t->taken.begin);
 }
 
+/* It lay parked, and others had the core before the one did that it comes from: since it was lost. */
+static void several(void)
+{
+    UNTIL(fake_is_parked(&fake, 0));
+    uint64_t now = cl_tsc();
+    cl_store_relaxed(&fake_slot(&fake, 0)->lost_tsc, now);
+    hand(OTHER, now + 1000, now + 1001);
+    end();
+    CHECK(t->taken.parked && t->taken.by == OTHER && t->taken.begin == now && t->taken.end > now);
+}
+
 /* Nobody wanted the core; and then it was its own all the time, and is woken for something else. */
 static void own(void)
 {
@@ -111,6 +122,8 @@ int main(int argc, char **argv)
     start();
     if (strcmp(argv[1], "parked") == 0)
         parked();
+    else if (strcmp(argv[1], "several") == 0)
+        several();
     else if (strcmp(argv[1], "own") == 0)
         own();
     else

@@ -1,0 +1,184 @@
+"""What it costs servers that their requests are written down: by turns within a run (turns.py).
+
+Throughput in a closed loop that keeps the server busy: what a request takes longer, all others are answered later.
+p99 at half of that. Each figure is the median of what it is in pairs of turns, and is judged if the goal does not lie
+where that median may be, with 95 %.
+
+Beside a cost of throughput: ns of a request without tracing, what is added, and what a single stamp would cost: no
+trace of each request is cheaper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from ...apps import echo as app
+from ...apps.kv import app as kv_app
+from ...drivers.nic.loadgen.loadgen import Closed, Echo, Loadgen, Memcached, Source
+from ...libos import Runtime
+from ...runtime.clock import default_clock
+from .._native import lib
+from ..harness import rig
+from ..harness.goals import GOALS
+from ..harness.numbers import median_interval
+from ..harness.session import Session
+from ..kv_tcp import servers
+from ..kv_tcp.scripts import Space
+from ..tcp import links
+from . import turns
+from .turns import Cycle, Served, Turn
+
+ECHO, KV, TCP = "echo", "kv", "kv over TCP"
+MODES = {ECHO: ("off", "sampled", "full"), KV: ("off", "full"), TCP: ("off", "full")}
+NAMES = {ECHO: "", KV: "kv_", TCP: "tcp_"}  # in the figures
+TIME = {ECHO: 0.4, KV: 0.2, TCP: 0.2}  # of the session's
+HALF = 0.5
+PORT = 9000
+WINDOW = 256  # of a closed loop: the ring is never empty
+CONNECTIONS = 100
+MEMORY_BYTES = 256 << 20
+STAMPS, STAMP_RUNS = 10_000, 20
+
+
+def measure(session: Session, keys: int) -> None:
+    """All figures of costs."""
+    stamp_ns = statistics.median(_stamp_ns() for _ in range(STAMP_RUNS))
+    session.settings["stamp_ns"] = round(stamp_ns, 2)
+    for name, serve in SERVERS.items():
+        with serve(session.two_cores, keys) as served:
+            _server(session, name, served, TIME[name] * session.seconds, stamp_ns)
+
+
+def _stamp_ns() -> float:
+    return float(lib.cl_bench_stamps(STAMPS)) / STAMPS * 1e9 / default_clock().hz
+
+
+def _server(session: Session, name: str, served: Served, seconds: float, stamp_ns: float) -> None:
+    """Both loads of a server, the canary before each."""
+    modes = MODES[name]
+    session.take_canary()
+    session.say(f"{name}: throughput, {len(modes)} modes by turns")
+    with served.client(True) as client:
+        busy, left_out = turns.cycles(served, client, modes, 1.0, seconds / 2)
+    if not busy:
+        session.skip(name, f"all of {left_out} cycles were disturbed")
+        return
+    rate = HALF * turns.middle(busy, modes[0], _rps)
+    session.take_canary()
+    session.say(f"{name}: p99 at {rate:,.0f} requests/s, by turns")
+    with served.client(False) as client:
+        half, more_left_out = turns.cycles(served, client, modes, rate, seconds / 2)
+    for load, found, left in (("closed loop", busy, left_out), ("half load", half, more_left_out)):
+        for mode in modes:
+            _row(session, f"{name}, {mode}, {load}", found, mode, left)
+    _throughput(session, name, busy, stamp_ns)
+    _figure(session, f"trace.{NAMES[name]}p99_cost", [more - 1 for more in turns.ratios(half, "full", _p99)])
+
+
+def _row(session: Session, arm: str, found: Sequence[Cycle], mode: str, left_out: int) -> None:
+    if found:
+        session.arm(
+            arm,
+            turns=len(found),
+            left_out=left_out,
+            answered=sum(cycle[mode].n for cycle in found),
+            achieved_rps=turns.middle(found, mode, _rps),
+            p99_us=turns.middle(found, mode, _p99),
+        )
+
+
+def _throughput(session: Session, name: str, found: Sequence[Cycle], stamp_ns: float) -> None:
+    off_ns = 1e9 / turns.middle(found, "off", _rps)
+    for mode in MODES[name][1:]:
+        lost = [1 - ratio for ratio in turns.ratios(found, mode, _rps)]
+        more_ns = [1e9 / _rps(cycle[mode]) - 1e9 / _rps(cycle["off"]) for cycle in found]
+        beside = {"ns a request, off": off_ns, "ns more": statistics.median(more_ns)}
+        beside |= {"bound: one stamp a request": stamp_ns / (off_ns + stamp_ns)} if mode == "full" else {}
+        figure = "trace.sampled_cost" if mode == "sampled" else f"trace.{NAMES[name]}throughput_cost"
+        _figure(session, figure, lost, beside)
+
+
+def _figure(session: Session, name: str, runs: Sequence[float], beside: dict[str, float] | None = None) -> None:
+    if not runs:
+        session.figure(name, None, reason="all turns of it were disturbed: repeat it on a quieter machine")
+        return
+    interval = median_interval(runs)
+    undecided = "too few turns: give more --seconds"
+    if interval is not None:
+        low, high = interval
+        beside = (beside or {}) | {"95 % from": low, "95 % to": high}
+        goal = GOALS[name]
+        undecided = "" if goal.met(low) == goal.met(high) else f"with 95 % it lies between {low:.3g} and {high:.3g}"
+    session.figure(name, statistics.median(runs), runs=runs, undecided=undecided, beside=beside)
+
+
+def _rps(turn: Turn) -> float:
+    return turn.rps
+
+
+def _p99(turn: Turn) -> float:
+    return turn.p99_us
+
+
+def _served(runtime: Runtime, tids: frozenset[int], client: Any) -> Served:
+    def set_mode(mode: str) -> None:
+        runtime.trace = mode
+
+    return Served(min(tids), set_mode, client)
+
+
+@contextlib.contextmanager
+def _udp(cores: tuple[int, int], bind: Any, traffic: Echo | Memcached, port: int) -> Iterator[Served]:
+    """A server on cores[1] over a memory link."""
+    with rig.linked() as (near, far), rig.started(far, cores[1], bind) as (runtime, tids):
+
+        @contextlib.contextmanager
+        def client(closed: bool) -> Iterator[Loadgen]:
+            with Loadgen(
+                traffic,
+                arrivals=Closed(WINDOW) if closed else "poisson",
+                source=Source(ip=rig.CLIENT_IP),
+                server_ip=rig.SERVER_IP,
+                server_mac=runtime.mac,
+                server_port=port,
+                checksum=True,
+            ) as load:
+                load.start_client(near, cpu=cores[0])
+                yield load
+
+        yield _served(runtime, tids, client)
+
+
+@contextlib.contextmanager
+def _echo(cores: tuple[int, int], keys: int) -> Iterator[Served]:
+    with _udp(cores, lambda runtime: runtime.bind(app.handler("c", PORT)), Echo(), PORT) as served:
+        yield served
+
+
+@contextlib.contextmanager
+def _kv(cores: tuple[int, int], keys: int) -> Iterator[Served]:
+    def bind(runtime: Runtime) -> object:
+        return kv_app.setup(runtime, kv_app.Options(port=PORT, memory_bytes=MEMORY_BYTES))
+
+    with _udp(cores, bind, Memcached(keys=keys, value_bytes=64), PORT) as served:
+        yield served
+
+
+@contextlib.contextmanager
+def _tcp(cores: tuple[int, int], keys: int) -> Iterator[Served]:
+    space = Space(keys)
+    bind = partial(servers.bind, space=space, connections=CONNECTIONS)
+    with links.serving(cores, bind, port=servers.OURS_PORT) as link:
+
+        def client(closed: bool) -> contextlib.AbstractContextManager[Any]:
+            arrivals = "closed" if closed else "poisson"
+            return link.client("ask", script=space.memcached(), connections=CONNECTIONS, arrivals=arrivals)
+
+        yield _served(link.runtime, link.tids, client)
+
+
+SERVERS = {ECHO: _echo, KV: _kv, TCP: _tcp}
