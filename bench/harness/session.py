@@ -311,7 +311,8 @@ class Session:
         )
         described["stolen_s"] = round(machine.steal_seconds() - self._stolen_at_start, 3)
         canary = self.canary.document()
-        in_virtual_time = self.figures and all(GOALS[name].virtual for name in self.figures)
+        simulated = bool(self.settings.get("simulated"))
+        in_virtual_time = all(GOALS[name].virtual for name in self.figures) if self.figures else simulated
         canary["loud"] = canary["loud"] and not in_virtual_time
         notes, patient = self.notes, {}
         if self.patience:

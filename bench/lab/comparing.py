@@ -14,6 +14,7 @@ from . import measures, policy, runs
 from .runs import Done, Task
 
 BROKEN = 2.0  # the p99 slowdown over that on the fewest cores, from which on a policy no longer scales
+BUSY = 0.3  # of its loop's time, from which on that is the reason: else the load differs, as by its gangs
 COLUMNS = (
     ("mean_completion_us", "mean us"),
     ("p50_completion_us", "p50 us"),
@@ -87,7 +88,8 @@ def _end(rows: Sequence[Mapping[str, Any]]) -> str:
         if why := measures.why_it_stops(row):
             return f"at {row['cores']} cores: {why}"
     for before, row in itertools.pairwise(rows):
-        if "p99_slowdown" in row and row["p99_slowdown"] > BROKEN * rows[0].get("p99_slowdown", math.inf):
+        worse = "p99_slowdown" in row and row["p99_slowdown"] > BROKEN * rows[0].get("p99_slowdown", math.inf)
+        if worse and float(row["loop_busy"]) >= BUSY:
             busy = 100 * float(row["loop_busy"])
             why = f"its p99 slowdown is {BROKEN:g} times that on {rows[0]['cores']} cores; the loop works {busy:.0f} %"
             return f"between {before['cores']} and {row['cores']} cores: {why}"

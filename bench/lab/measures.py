@@ -13,7 +13,7 @@ from ..sim.formulas import jain
 from . import table as t
 from .world import Ran
 
-PARTS = tuple(i / 40 for i in range(41))  # of a distribution
+PARTS = (*(i / 100 for i in range(100)), 0.993, 0.997, 0.999, 1.0)  # of a distribution
 FULL = 0.97  # of a resource that has run out
 # Two-sided 95 % points of Student's t, by degrees of freedom; beyond the last one that of the normal distribution.
 _STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131)

@@ -5,46 +5,68 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..harness.figure import COLOURS
 from ..harness.plot import Canvas
 from .measures import PARTS
 
 PERCENTILES, SIDES = (50, 99), ("box", "model")
+ABOVE = (
+    ("completion time on {most} cores (us)", "jobs that take at most so long (%)"),
+    ("time (ms)", "of {most} cores, at work (%)"),
+    ("time (ms)", "jobs that wait without a core (jobs)"),
+)
+BELOW = {
+    "mean_completion_us": "mean completion time (us)",
+    "p99_slowdown": "p99 of completion over the time alone (times)",
+    "jain_kinds": "Jain's index of the kinds' progress (index)",
+    "deadlines_kept": "deadlines kept (part)",
+}
+LOGARITHMIC = ("mean_completion_us", "p99_slowdown")
+ASIDE = 1.02
 
 
 def draw(document: dict[str, Any]) -> Canvas:
-    """From the left, above: completion times on the most cores, and cores at work and jobs waiting over time there;
-    below, against cores: the mean completion, its tail over what jobs take alone, fairness or deadlines kept."""
+    """On the most cores: completion times, and cores at work and jobs waiting over time. Against cores, or as bars if
+    there is one number of them: the mean completion, its tail over what jobs take alone, fairness, deadlines kept."""
     rows = [row for row in document["arms"] if "quantiles_us" in row]
-    policies = list(dict.fromkeys(row["policy"] for row in rows))
+    policies = list(dict.fromkeys(_name(row) for row in rows))
     most = max(int(row["cores"]) for row in rows)
     asked = any(row.get("deadlines_kept") is not None for row in rows)
     several = len({row["cores"] for row in rows}) > 1
+    below = [key for key in BELOW if asked or key != "deadlines_kept"]
     canvas = Canvas(
         "lab: policies for jobs, simulated",
         message=document["settings"]["message"],
         n=int(sum(row["jobs"] * row["seeds"] for row in rows)),
-        panels=6 if several else 3,
-        rows=2 if several else 1,
-        size=(20.0, 13.0) if several else (20.0, 7.5),
+        panels=len(ABOVE) + len(below),
+        rows=2,
+        size=(6.5 * (len(ABOVE) + len(below) + 1 >> 1), 13.0),
     )
     for i, name in enumerate(policies):
-        mine = sorted((row for row in rows if row["policy"] == name), key=lambda row: int(row["cores"]))
-        last = [row for row in mine if row["cores"] == most]
-        for row in last:
+        mine = sorted((row for row in rows if _name(row) == name), key=lambda row: int(row["cores"]))
+        aside = ASIDE ** (i - len(policies) / 2)
+        for row in (row for row in mine if row["cores"] == most):
             canvas.curve(row["quantiles_us"], [100 * p for p in PARTS], label=name, colour=i, marker="")
             at = [(k + 0.5) * row["bucket_us"][0] / 1e3 for k in range(len(row["at_work"]))]
             canvas.curve(at, [100 * part for part in row["at_work"]], label=name, colour=i, marker="", panel=1)
             canvas.curve(at, row["waiting"], label=name, colour=i, marker="", panel=2)
         if several:
-            _against_cores(canvas, mine, "mean_completion_us", name, i, 3)
-            _against_cores(canvas, mine, "p99_slowdown", name, i, 4)
-            _against_cores(canvas, mine, "deadlines_kept" if asked else "jain_kinds", name, i, 5)
-    _label(canvas, most, asked, several)
+            for panel, key in enumerate(below, len(ABOVE)):
+                _against_cores(canvas, mine, key, i, panel, aside)
+    for panel, key in enumerate(below, len(ABOVE)):
+        if several:
+            _axis_of_cores(canvas.axes[panel], key, sorted({int(row["cores"]) for row in rows}))
+        else:
+            _bars(canvas, rows, key, panel)
+    for axis, (x, y) in zip(canvas.axes, ABOVE, strict=False):
+        axis.set_xlabel(x.format(most=most))
+        axis.set_ylabel(y.format(most=most))
+    canvas.axes[0].set_xscale("log")
     for name, why in document["settings"]["stops"].items():
         canvas.caption(f"{name}: {why}.")
     canvas.caption("Curves end at the most cores that were tried, and over time when the last job is over.")
     seeds, build = ", ".join(map(str, document["settings"]["lab_seeds"])), document["settings"]["build"]
-    canvas.caption(f"Simulated. Means over the seeds {seeds}; bars: 95 % interval of the mean. Build {build}.")
+    canvas.caption(f"Simulated. Means over the seeds {seeds}; thin bars: 95 % interval of the mean. Build {build}.")
     return canvas
 
 
@@ -71,32 +93,47 @@ def checks(document: dict[str, Any]) -> Canvas:
     return canvas
 
 
-def _against_cores(canvas: Canvas, rows: list[dict[str, Any]], key: str, name: str, colour: int, panel: int) -> None:
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['policy']} (oracle)" if row["oracle"] else str(row["policy"])
+
+
+def _limits(values: list[float], rows: list[dict[str, Any]], key: str) -> tuple[list[float], list[float]]:
+    """Ends of the 95 % intervals, within what can be."""
+    halves = [float(row.get(f"{key}_pm") or 0.0) for row in rows]
+    low = [max(at - half, 0.1 * at if key in LOGARITHMIC else 0.0) for at, half in zip(values, halves, strict=True)]
+    high = [at + half if key in LOGARITHMIC else min(at + half, 1.0) for at, half in zip(values, halves, strict=True)]
+    return low, high
+
+
+def _against_cores(canvas: Canvas, rows: list[dict[str, Any]], key: str, colour: int, panel: int, aside: float) -> None:
+    """A policy's curve. aside: a factor for its cores, so that bars of several do not lie on one another."""
     kept = [row for row in rows if row.get(key) is not None and math.isfinite(row[key])]
     if not kept:
         return
-    x, y = [float(row["cores"]) for row in kept], [float(row[key]) for row in kept]
-    canvas.curve(x, y, label=name, colour=colour, panel=panel)
-    error = [min(float(row.get(f"{key}_pm") or 0.0), 0.9 * at) for row, at in zip(kept, y, strict=True)]
-    canvas.error_bars(x, y, error, [True] * len(x), colour=colour, panel=panel)
+    x, y = [aside * float(row["cores"]) for row in kept], [float(row[key]) for row in kept]
+    canvas.curve(x, y, label=_name(kept[0]), colour=colour, panel=panel)
+    canvas.axes[panel].vlines(x, *_limits(y, kept, key), color=COLOURS[colour % len(COLOURS)], linewidth=1)
 
 
-def _label(canvas: Canvas, most: int, asked: bool, several: bool) -> None:
-    axes = canvas.axes
-    axes[0].set_xscale("log")
-    axes[0].set_xlabel(f"completion time on {most} cores (us)")
-    axes[0].set_ylabel("jobs that take at most so long (%)")
-    axes[1].set_xlabel("time (ms)")
-    axes[1].set_ylabel(f"of {most} cores, at work (%)")
-    axes[2].set_xlabel("time (ms)")
-    axes[2].set_ylabel("jobs that wait without a core (jobs)")
-    if not several:
-        return
-    for panel in (3, 4, 5):
-        axes[panel].set_xscale("log")
-        axes[panel].set_xlabel("cores (cores)")
-    axes[3].set_yscale("log")
-    axes[3].set_ylabel("mean completion time (us)")
-    axes[4].set_yscale("log")
-    axes[4].set_ylabel("p99 of completion over the time alone (times)")
-    axes[5].set_ylabel("deadlines kept (part)" if asked else "Jain's index of the kinds' progress (index)")
+def _axis_of_cores(axis: Any, key: str, cores: list[int]) -> None:
+    axis.set_xscale("log")
+    axis.set_xticks(cores)
+    axis.minorticks_off()
+    axis.set_xlabel("simulated cores (number)")
+    axis.set_ylabel(BELOW[key])
+    if key in LOGARITHMIC:
+        axis.set_yscale("log")
+
+
+def _bars(canvas: Canvas, rows: list[dict[str, Any]], key: str, panel: int) -> None:
+    """A policy a bar, and below each its interval."""
+    kept = [row for row in rows if row.get(key) is not None and math.isfinite(row[key])]
+    labels, values = [_name(row) for row in kept], [float(row[key]) for row in kept]
+    names = list(dict.fromkeys(_name(row) for row in rows))
+    colours = [names.index(label) for label in labels]
+    canvas.bars(labels, values, ylabel=BELOW[key], panel=panel, colours=colours, log=key in LOGARITHMIC)
+    axis = canvas.axes[panel]
+    low, high = _limits(values, kept, key)
+    axis.hlines([place + 0.38 for place in range(len(kept))], low, high, color="#444444", linewidth=1.5)
+    least, most = axis.get_xlim()
+    axis.set_xlim(min([least, *low]), max([most, *high]))

@@ -36,6 +36,11 @@ class Wanted:
         return loads.read(self.path) if self.path else generators.make(self.name, self.settings, cores, seed)
 
 
+def speeds_of(load: str) -> tuple[float, ...]:
+    """Of cores, for loads of that generator (or a file's name), if nobody says which."""
+    return generators.SPEEDS if load == "cluster" else (1.0,)
+
+
 @dataclass(frozen=True)
 class Task:
     """One run. settings: of the policy."""

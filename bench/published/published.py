@@ -10,15 +10,19 @@ if TYPE_CHECKING:
     from ..harness.plot import Canvas
     from ..harness.session import Session
 
-SUMMARY = "published policies: planners against exact answers, and each paper's claim run again, simulated"
+SUMMARY = (
+    "published policies: planners against exact answers, each paper's claim again, all on the same jobs, simulated"
+)
 FIGURES = ("lab.brute_force", "lab.claims")
 CASES_MOST = 1000  # of each planner
 CASES_PER_S = 200
 SEEDS_LEAST, SEEDS_MOST = 5, 10  # of each claim
+TOGETHER_SEEDS = 3
 
 
 def run(session: Session) -> None:
-    """By session.seconds: up to a thousand cases of each planner, and five to ten seeds of each claim."""
+    """By session.seconds: up to a thousand cases of each planner, and five to ten seeds of each claim. Then all
+    policies on the same jobs."""
     from . import brute_force
 
     cases = min(max(int(CASES_PER_S * session.seconds), 20), CASES_MOST)
@@ -31,7 +35,9 @@ def run(session: Session) -> None:
         session.note(str(found))
         gaps.append(found.gap)
     session.figure("lab.brute_force", max(gaps), runs=gaps)
-    _claims(session, range(1, 1 + min(max(int(2 * session.seconds), SEEDS_LEAST), SEEDS_MOST)))
+    seeds = range(1, 1 + min(max(int(2 * session.seconds), SEEDS_LEAST), SEEDS_MOST))
+    _claims(session, seeds)
+    _together(session, seeds[:TOGETHER_SEEDS])
     session.settings["message"] = "one simulated job, from its arrival to its end"
 
 
@@ -65,6 +71,17 @@ def _claims(session: Session, seeds: range) -> None:
     ours = {"ours": rates["planned"] / others, "verdict": verdict}
     session.arm("nexus's plan, equal cores", modelled=True, **about, **ours, **paper)
     session.figure("lab.claims", float(missing), beside={"claims": 1.0 + len(claims.CLAIMS)})
+
+
+def _together(session: Session, seeds: range) -> None:
+    from . import together
+
+    for row in together.every(seeds, say=session.say):
+        numbers = {key: row.numbers.get(key) for key, _ in together.COLUMNS}
+        numbers["mean_completion_us_pm"] = row.numbers.get("mean_completion_us_pm")
+        about = {"load": row.load, "policy": row.policy, "seats": row.seats, "oracle": row.oracle, "seeds": row.seeds}
+        name = f"all policies, {row.load}: {row.policy}, {row.seats} seats"
+        session.arm(name, modelled=True, n=int((row.numbers["jobs"] or 0) * row.seeds), **about, **numbers)
 
 
 def plot(document: dict[str, Any]) -> Canvas:

@@ -55,7 +55,7 @@ def cores(text: str) -> tuple[int, ...]:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """What `run` and `compare` take."""
-    parser.add_argument("--policy", required=True, metavar="A,B,...", help="names, or module:function of your own")
+    parser.add_argument("--policy", required=True, metavar="A,B,...", help="names, module:function of your own; or all")
     parser.add_argument("--set", type=numbers, action="append", default=[], metavar="K=V", help="of all these policies")
     parser.add_argument("--load", default="cluster", metavar="LOAD", help=f"a file, or a generator: {EXAMPLE}")
     parser.add_argument("--cores", type=cores, default=(64,), metavar="N,M", help="simulated: 4..256 (default 64)")
@@ -120,10 +120,10 @@ def wanted(text: str) -> Wanted:
 
 def machine_of(options: argparse.Namespace, count: int, load: Wanted) -> Machine:
     """The simulated machine that the options describe."""
-    from ...bench.lab import generators
+    from ...bench.lab import generators, runs
     from ...bench.lab.world import Costs, Machine
 
-    speeds: tuple[float, ...] = generators.SPEEDS if load.name == "cluster" and not load.path else (1.0,)
+    speeds = runs.speeds_of("" if load.path else load.name)
     try:
         if options.speeds:
             speeds = tuple(float(word) for word in options.speeds.split(","))
@@ -152,7 +152,7 @@ def _policies(options: argparse.Namespace) -> list[tuple[str, Mapping[str, float
     settings = {name: value for one in options.set for name, value in one.items()}
     found: list[tuple[str, Mapping[str, float]]] = []
     used: set[str] = set()
-    for name in filter(None, options.policy.split(",")):
+    for name in policy.names() if options.policy == "all" else filter(None, options.policy.split(",")):
         known = policy.known(name).settings
         mine = {key: value for key, value in settings.items() if key in known}
         policy.load(name, mine)

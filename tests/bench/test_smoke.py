@@ -203,10 +203,10 @@ FEWER: dict[str, dict[str, Any]] = {
         "kv.BATCH_ROUNDS": 1,
     },
     "lab": {
-        "lab.studies.SEEDS": 1,
+        "lab.studies.FIRST_RUNS": 1,
         "lab.studies.SPEED_JOBS": 20_000,
         "lab.box.ROUNDS": 1,
-        "lab.box.LOADS": (0.5,),
+        "lab.box.CASES": lambda whole: whole[2:4],
         "lab.doorbell.ROUNDS": 1,
         "lab.doorbell.LEAST": 1,
     },

@@ -111,6 +111,7 @@ def test_every_benchmark_is_described() -> None:
 
 # Those which simulate, measure, or wait: make soak has them.
 LONG = {
+    "lab.md",
     "load.md",
     "performance.md",
     "policies.md",

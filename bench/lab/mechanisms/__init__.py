@@ -6,6 +6,7 @@
     trace.py      what jobs of a kind did before: how long they took, how they scaled
     gain.py       marginal gain: one core after the other to the job whose time falls most
     shares.py     deadlines: the least share with which a job is done in time, filled in one after the other
+    places.py     seats of a logical core, cores of a loop: where a job begins, and moves to
     packing.py    bin packing: of demands into loops, of batches into cores ("squishy")
     bandit.py     arms of unknown cost, by Thompson sampling
     slack.py      stages of a pipeline: how slow one may be before the others wait for it

@@ -46,12 +46,13 @@ def gittins(memory: Any, base: Any, attained_ns: Any) -> Any:
     if left <= 0.0:
         return 0.0
     best, done, spent = 0.0, 0.0, 0.0
-    before = attained_ns
+    before, end = attained_ns, upper(start)
     for i in range(start, BUCKETS):
-        step = max(upper(i) - before, 1.0)
+        step = max(end - before, 1.0)
         spent += step * (left - done - 0.5 * memory[base + i])  # who ends in a bucket ends in its middle
         done += memory[base + i]
-        before = upper(i)
+        before = end
+        end *= 1.4142135623730951  # as upper(i + 1), in a tenth of the time: a policy asks for each job at each event
         if spent > 0.0:
             best = max(best, done / spent)
     return best

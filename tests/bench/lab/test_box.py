@@ -41,6 +41,14 @@ def test_quanta_and_preemption_keep_what_is_done():
     assert ran.completion_ns[0] >= 20_050_000
 
 
+@pytest.mark.soak(takes_s=40)
+def test_a_policy_that_cannot_keep_up_is_given_up_and_told(monkeypatch):
+    monkeypatch.setattr(box, "PATIENCE", 0.0)  # a second is left
+    long = loads.Load((loads.Kind(),), loads.jobs(np.arange(30), np.full(30, 100e6)))
+    with pytest.raises(CorelaneError, match="of 30 jobs were not over"):
+        box.on_the_box(long, policy.load("fifo"), CORES[:1])
+
+
 def test_the_simulators_cores_stand_still_when_the_boxs_did():
     alone = loads.Load((loads.Kind(),), loads.jobs([0], [1000.0]))
     ran = box.simulated(alone, policy.load("fifo"), 1, Costs(switch_ns=50), [(100, 0, 300)])

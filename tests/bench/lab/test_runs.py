@@ -2,6 +2,8 @@
 
 import json
 import math
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -75,11 +77,49 @@ def test_a_policy_that_ends_its_process_is_told_so(write_policy, tmp_path):
 
 
 def test_ray_is_asked_for_by_name(monkeypatch):
-    import sys
-
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(CorelaneError, match="pip install ray"):
         runs.every(tasks(), 1, ray=True)
+
+
+class StandInForRay:
+    """What runs.py calls of Ray. The call that was made last ends first."""
+
+    class Ref:
+        def __init__(self, function, task):
+            self.call = lambda: function(task)
+
+    def __init__(self):
+        self.init_words = []
+
+    def init(self, **words):
+        self.init_words.append(words)
+
+    def remote(self, function):
+        return SimpleNamespace(remote=lambda task: self.Ref(function, task))
+
+    def wait(self, refs, num_returns):
+        return refs[-num_returns:], refs[:-num_returns]
+
+    def get(self, ref):
+        return ref.call()
+
+
+def test_on_ray_each_run_is_a_remote_call_and_keeps_its_place(monkeypatch):
+    ray = StandInForRay()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    wanted = tasks()
+    done = runs.every(wanted, 1, ray=True)
+    assert ray.init_words == [{"ignore_reinit_error": True}]
+    assert [one.task for one in done] == wanted
+    assert [one.numbers for one in done] == [runs.one(task).numbers for task in wanted]
+
+
+@pytest.mark.soak(takes_s=60)
+def test_on_ray_itself():
+    pytest.importorskip("ray", reason="needs Ray: pip install ray")
+    wanted = tasks()
+    assert [one.numbers for one in runs.every(wanted, 1, ray=True)] == [runs.one(task).numbers for task in wanted]
 
 
 def test_a_sweep_has_all_settings_and_keeps_the_best():
@@ -150,5 +190,11 @@ def test_the_plot_keeps_the_rules(document):
     canvas = plots.draw(document)
     figure = canvas.complete(document)
     canvas.close()
-    assert len(figure.panels) == 6
+    assert len(figure.panels) == 7
     assert policy.load("fifo").name in figure.expect
+    one = document | {"arms": [row for row in document["arms"] if row["cores"] == 4]}
+    canvas = plots.draw(one)
+    figure = canvas.complete(one)
+    canvas.close()
+    assert len(figure.panels) == 7
+    assert {"fifo", "priority (preempt=1)"} <= figure.expect

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from corelane.bench.lab import theory
+from corelane.bench.lab import studies, theory
 from corelane.bench.sim import formulas
 
 CASES = {case.name: case for case in theory.cases()}
@@ -22,6 +22,16 @@ def test_an_engine_that_is_wrong_is_found():
     wrong = theory.Case(case.name, 4, case.service, "fifo", (1 + formulas.mean_wait_mmn(4, 3.1, 1.0),))
     (one,) = theory.check(wrong, 60_000, seed=7)
     assert abs(one.error) > 4 * one.standard_error
+
+
+@pytest.mark.parametrize(
+    ("errors", "doubtful"), [([0.009], True), ([0.002], False), ([-0.011], True), ([0.03], False), ([0.009] * 9, True)]
+)
+def test_a_class_is_in_doubt_while_its_interval_has_the_goal_in_it(errors, doubtful):
+    one = studies._Class("M/M/1")
+    one.runs = [theory.Checked("M/M/1", 0, error, 0.002, 1000) for error in errors]
+    assert (one.undecided > 0) is doubtful
+    assert one.standard == pytest.approx(0.002 / len(errors) ** 0.5)
 
 
 def test_controls_take_out_the_sampling_error_that_they_explain():

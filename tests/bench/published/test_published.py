@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from corelane.bench.lab import policy
-from corelane.bench.published import brute_force, claim_loads, claims, serving
+from corelane.bench.published import brute_force, claim_loads, claims, serving, together
 
 
 @pytest.mark.parametrize("name", brute_force.PLANNERS)
@@ -41,6 +41,19 @@ def test_claims_are_seen_in_their_own_setting(claim):
     print(row)
     assert row.verdict in ("agrees", "direction"), str(row)
     assert row.undone == 0
+
+
+def test_all_policies_run_on_the_same_jobs(monkeypatch):
+    monkeypatch.setattr(together, "LOADS", {"exponential": {"jobs": 50, "load": 0.9}})
+    monkeypatch.setattr(together, "PACKS", ("fifo",))
+    monkeypatch.setattr(policy, "names", lambda: ["fifo", "priority"])
+    rows = together.every([1, 2])
+    assert sorted((row.policy, row.seats) for row in rows) == [("fifo", 1), ("fifo", together.SEATS), ("priority", 1)]
+    means = [row.numbers["mean_completion_us"] for row in rows]
+    assert means == sorted(means)
+    plain = {row.policy: row.numbers["mean_completion_us"] for row in rows if row.seats == 1}
+    assert plain["fifo"] == plain["priority"]  # there is one class
+    assert together.table(rows).count("exponential") == 3
 
 
 def sessions(*rows):

@@ -162,6 +162,21 @@ def test_a_job_grows_while_that_makes_it_faster(run):
 
 
 @pytest.mark.soak(takes_s=10)
+def test_a_job_that_is_spread_over_loops_moves_into_one_when_there_is_room(run):
+    one, gang = Kind(), Kind(min_cores=2, max_cores=2, spread=0.5)
+    # The gang comes while each loop has one core, goes on at 1 there, and at 2 once it has a loop.
+    jobs = {"at": [0, 0, 0, 0, 200], "work": [1000.0, 100.0, 1e6, 100.0, 10_000.0], "kinds": (one, gang)}
+    more = {"kind": [0, 0, 0, 0, 1], "cores": 4, "loops": 2, "chosen": "gandiva"}
+    costs = world.Costs(loop_ns=300)
+    moved, stays = (run(**jobs, **more, costs=costs, settings={"migrate": m}).completion_ns[4] for m in (1, 0))
+    assert stays == 10_000
+    assert moved == 800 + 300 + 4600
+    assert run(**jobs, **more | {"loops": 1}).completion_ns[4] == 5000
+    even = {"kinds": (one, Kind(min_cores=2, max_cores=2))}
+    assert run(**jobs | even, **more, costs=costs).completion_ns[4] == 5300  # it gains nothing: tried once
+
+
+@pytest.mark.soak(takes_s=10)
 def test_opportunistic_jobs_shrink_for_guaranteed_ones(run):
     memory = Phase(demand=(0.0, 0.0, 0.8, 0.0))
     kinds = (
