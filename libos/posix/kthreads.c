@@ -199,6 +199,7 @@ void cl_posix_told_of(int n)
 {
     mine.answers = n > 1 && mine.pause == 0 ? (uint32_t)n : 0;
     mine.answered = NULL;
+    mine.held = 0; /* the turn before it has sent them */
     mine.pause -= n > 1 && mine.pause > 0;
 }
 
@@ -213,8 +214,8 @@ static bool gathers(const void *to)
         note_late();
     mine.answers -= to != mine.answered && mine.answers;
     mine.answered = to;
-    mine.held = ns ? mine.held + 1 : 1;
-    bool more = mine.answers && ns < GATHER_NS && mine.held < GATHER_MOST;
+    bool more = mine.answers && ns < GATHER_NS && mine.held + 1 < GATHER_MOST;
+    mine.held = more ? mine.held + 1 : 0; /* else all leave with this one */
     if (more)
         cl_count(&kept[mine.kthread].gathers, 1);
     return more;

@@ -113,7 +113,7 @@ def test_requests_are_written_down(machine: Machine) -> None:
         exchange(client, STORE, b"STORED\r\n")
         for _ in range(20):
             exchange(client, GET, VALUE)
-        words = ("--socket", machine.path, "--app", "stock", "--seconds", "0.2", "--json")
+        words = ("--socket", machine.path, "--app", "stock", "--seconds", "0.5", "--json")
         trace = machine.start("trace", *words)
         while trace.process.poll() is None:
             exchange(client, GET, VALUE)

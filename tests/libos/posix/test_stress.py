@@ -45,6 +45,11 @@ def test_a_thread_that_goes_on_gathers(c_program: Callable[..., Any]) -> None:
     assert c_program("tests/libos/posix/c/gathered.c")("3", "goes", timeout_s=60).startswith("gathered")
 
 
+def test_what_has_left_is_not_counted_again(c_program: Callable[..., Any]) -> None:
+    """Of more answers than leave together, those behind a doorbell are gathered, too, with reads between them."""
+    assert "anew" in c_program("tests/libos/posix/c/gathered.c")("3", "each", timeout_s=60)
+
+
 def test_who_connects_while_the_runtime_is_made_finds_the_listeners(c_program: Callable[..., Any]) -> None:
     run = c_program("tests/libos/posix/c/first.c")
     for _ in range(3):

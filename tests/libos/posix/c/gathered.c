@@ -1,10 +1,11 @@
 /* A thread that has gathered an answer and then makes no call of ours: its peer has the answer all the same.
  *
- *   gathered KTHREADS blocks|computes|goes
+ *   gathered KTHREADS blocks|computes|goes|each
  *
  * A server's wait tells of all its connections at once; it answers one of them, and then waits, by a lock or by
  * computing, until the peer says that it has the answer. It gathers, is rescued, and learns not to. `goes`: it answers all
- * without a pause, and gathers. */
+ * without a pause, and gathers. `each`: it reads and answers one of many after the other, and gathers more than leave
+ * together. */
 #include "direct.h"
 
 #include "../../../../libos/posix/kthreads.h"
@@ -16,15 +17,17 @@
 #include <sys/ioctl.h>
 
 #define CONNECTIONS 3
+#define MANY 40
+#define TOGETHER 16 /* answers that leave at a time: kthreads.c */
 #define ROUNDS_MOST 400
 #define ADDRESS "10.77.0.2"
 #define PORT 7000
 
 static uint8_t kinds[CL_POSIX_FDS];
-static int clients[CONNECTIONS], servers[CONNECTIONS], epfd;
+static int clients[MANY], servers[MANY], epfd, connections = CONNECTIONS;
 static sem_t confirmed, asked, answered;
 static uint32_t confirmations; /* RMW by the peer; read by who computes */
-static bool computes, goes;
+static bool computes, goes, each;
 static bool over; /* written before `answered` is posted, read after that */
 
 static struct sockaddr_in there(void)
@@ -53,10 +56,10 @@ static void *ask(void *arg)
 {
     (void)arg;
     while (!over) {
-        for (int i = 0; i < CONNECTIONS; i++)
+        for (int i = 0; i < connections; i++)
             CHECK(put(clients[i], 'q') == 1);
         CHECK(sem_post(&asked) == 0);
-        for (int i = 0; i < CONNECTIONS; i++) {
+        for (int i = 0; i < connections; i++) {
             CHECK(get(clients[i]) == 'a');
             __atomic_fetch_add(&confirmations, 1, __ATOMIC_RELEASE);
             CHECK(sem_post(&confirmed) == 0);
@@ -78,21 +81,22 @@ static void wait_for_peer(uint32_t count)
 /* One wait tells of all. */
 static void wait_for_all(void)
 {
-    struct epoll_event e[CONNECTIONS];
-    for (int i = 0, n = 0; i<CONNECTIONS; i += n> 0) {
+    struct epoll_event e[MANY];
+    for (int i = 0, n = 0; i<connections; i += n> 0) {
         cl_posix_turn_all();
         CHECK(cl_posix_ioctl(servers[i], FIONREAD, &n) == 0);
     }
-    CHECK(cl_posix_epoll_wait(epfd, e, CONNECTIONS, -1, NULL) == CONNECTIONS);
+    CHECK(cl_posix_epoll_wait(epfd, e, connections, -1, NULL) == connections);
 }
 
 static void serve_once(void)
 {
     static uint32_t count;
     wait_for_all();
-    for (int i = 0; i < CONNECTIONS; i++)
+    for (int i = 0; !each && i < connections; i++)
         CHECK(get(servers[i]) == 'q');
-    for (int i = 0; i < CONNECTIONS; i++) {
+    for (int i = 0; i < connections; i++) {
+        CHECK(!each || get(servers[i]) == 'q');
         CHECK(put(servers[i], 'a') == 1);
         count++;
         if (!goes)
@@ -104,7 +108,7 @@ static void serve_once(void)
 static void *serve(void *arg)
 {
     uint64_t gathers = 0, rescues = 0, before;
-    bool quiet = false;
+    bool quiet = false, anew = false;
     (void)arg;
     for (int round = 0; !over; round++) {
         CHECK(sem_wait(&asked) == 0);
@@ -112,10 +116,12 @@ static void *serve(void *arg)
         serve_once();
         cl_posix_gathered(&gathers, &rescues);
         quiet |= gathers && gathers == before;
-        over = round == ROUNDS_MOST || (gathers && (goes || (rescues && quiet)));
+        anew |= gathers - before > TOGETHER;
+        over = round == ROUNDS_MOST || (each ? anew : gathers && (goes || (rescues && quiet)));
         CHECK(sem_post(&answered) == 0);
     }
-    printf("%s, %s, %s\n", gathers ? "gathered" : "-", rescues ? "rescued" : "-", quiet ? "learned" : "-");
+    printf("%s, %s, %s%s\n", gathers ? "gathered" : "-", rescues ? "rescued" : "-", quiet ? "learned" : "-",
+           anew ? ", anew" : "");
     return NULL;
 }
 
@@ -136,14 +142,16 @@ int main(int argc, char **argv)
     if (argc != 3)
         return 2;
     computes = strcmp(argv[2], "computes") == 0;
-    goes = strcmp(argv[2], "goes") == 0;
+    each = strcmp(argv[2], "each") == 0;
+    goes = each || strcmp(argv[2], "goes") == 0;
+    connections = each ? MANY : CONNECTIONS;
     snprintf(words, sizeof words, "nic=memory,address=" ADDRESS "/24,kthreads=%s", argv[1]);
     CHECK(cl_posix_open(words, kinds, say, say, err) == 0);
     int listener = new_socket_of(SOCK_STREAM);
     CHECK(cl_posix_bind(listener, (struct sockaddr *)&at, sizeof at) == 0);
-    CHECK(cl_posix_listen(listener, CONNECTIONS) == 0);
+    CHECK(cl_posix_listen(listener, connections) == 0);
     epfd = cl_posix_epoll_create(epoll_create1(EPOLL_CLOEXEC));
-    for (int i = 0; i < CONNECTIONS; i++) {
+    for (int i = 0; i < connections; i++) {
         clients[i] = connected(listener, &servers[i]);
         struct epoll_event e = {.events = EPOLLIN, .data.fd = servers[i]};
         CHECK(cl_posix_epoll_ctl(epfd, EPOLL_CTL_ADD, servers[i], &e) == 0);

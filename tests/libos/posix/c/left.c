@@ -6,6 +6,7 @@
 #include "pairs.h"
 
 #include <fcntl.h>
+#include <netinet/tcp.h>
 
 static const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 
@@ -326,6 +327,41 @@ static void lingers_with_something_unread(void)
     say("recv", receive(c));
 }
 
+static void say_held(int fd)
+{
+    static const int names[] = {TCP_NODELAY, TCP_CORK};
+    for (unsigned i = 0; i < 2; i++) {
+        int value = -1;
+        socklen_t len = sizeof value;
+        say(i ? "TCP_CORK" : "TCP_NODELAY", getsockopt(fd, IPPROTO_TCP, names[i], &value, &len));
+        printf("%d, %u bytes\n", value, len);
+    }
+}
+
+/* What holds small segments back, of one that is given up and connected to Linux' 127.0.0.1 then. */
+static void keeps_what_holds(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int l = socket(AF_INET, SOCK_STREAM, 0), c, s, on = 7, off = 0;
+    say("bind", bind(l, (struct sockaddr *)&at, sizeof at));
+    say("listen", listen(l, 1));
+    say("getsockname", getsockname(l, (struct sockaddr *)&at, &len));
+    pair(&c, &s);
+    say_held(c);
+    say("TCP_NODELAY", setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
+    say("TCP_CORK", setsockopt(c, IPPROTO_TCP, TCP_CORK, &on, sizeof on));
+    say("TCP_NODELAY", setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
+    say("TCP_NODELAY", setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &off, sizeof off));
+    say("no value", setsockopt(c, IPPROTO_TCP, TCP_CORK, NULL, sizeof on));
+    say_held(c);
+    say_held(s);
+    to_nobody(c);
+    say_held(c);
+    say("connect", connect_to(c, &at));
+    say_held(c);
+}
+
 static const struct sequence sequences[] = {{"told_once", told_once},
                                             {"both_ends", both_ends},
                                             {"keeps_its_address", keeps_its_address},
@@ -336,6 +372,7 @@ static const struct sequence sequences[] = {{"told_once", told_once},
                                             {"refused", refused},
                                             {"no_port", no_port},
                                             {"while_it_opens", while_it_opens},
+                                            {"keeps_what_holds", keeps_what_holds},
                                             {"lingers_with_something_unread", lingers_with_something_unread},
                                             {NULL, NULL}};
 
