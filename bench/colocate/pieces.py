@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 DECIDES, SEES, YIELDS, BEGINS = "taken until decided", "until the job sees it", "until it yields", "until kv begins"
 PICKS, STARTS, ENDS, SENDS = "until kv has the frame", "until its handler", "handler", "until the doorbell"
 ORDER = (DECIDES, SEES, YIELDS, BEGINS, PICKS, STARTS, ENDS, SENDS)
+FREES, RETURNS = "doorbell until the core is the job's", "until the job runs"
+BACK = (FREES, RETURNS)
 WARM = (PICKS, STARTS, ENDS, SENDS)  # what a request takes where kv has the core: from the loop's look on
 SLOTS, SLOT_S = 12, 0.02  # of each arm: a ring of records holds as many requests
-BESIDE, ALONE = "pieces: beside the job", "pieces: kv alone"
+BESIDE, BACK_TO, ALONE = "pieces: beside the job", "pieces: back to the job", "pieces: kv alone"
 SHOWN = (("median", 0.5), ("p90", 0.9), ("p99", 0.99))
 FEWEST = 100  # requests, for a row
 
@@ -43,13 +45,15 @@ FEWEST = 100  # requests, for a row
 def measure(session: Session, cores: tuple[int, int], traffic: Traffic, raw: Mapping[str, Sequence[Beside]]) -> None:
     """Rows of the pieces: ours beside the job and alone, and those of raw hand-overs in slots that have been taken."""
     session.say("where the time of a request goes")
-    found: dict[str, list[Mapping[str, Sequence[float]]]] = {BESIDE: [], ALONE: []}
+    found: dict[str, list[Mapping[str, Sequence[float]]]] = {BESIDE: [], BACK_TO: [], ALONE: []}
     with contextlib.ExitStack() as stack:
         ours = Ours(stack, cores, traffic, trace="full")
         segment = stack.enter_context(Segment.of_process(ours.kv.pid))
         ours.alone(1000.0, 0.05)
         for _ in range(SLOTS):
-            found[BESIDE].append(beside(ours, segment))
+            there, back = beside(ours, segment)
+            found[BESIDE].append(there)
+            found[BACK_TO].append(back)
             found[ALONE].append(alone(ours, segment))
     for name in (RAW, RAW_KV):
         found[f"pieces: {name}"] = [slot.pieces for slot in raw.get(name, ())]
@@ -58,15 +62,15 @@ def measure(session: Session, cores: tuple[int, int], traffic: Traffic, raw: Map
     session.settings["pieces"] = {name: medians(slots) for name, slots in found.items()}
 
 
-def beside(ours: Ours, segment: Segment) -> Mapping[str, Sequence[float]]:
-    """A slot beside the job."""
+def beside(ours: Ours, segment: Segment) -> tuple[Mapping[str, Sequence[float]], Mapping[str, Sequence[float]]]:
+    """A slot beside the job: the way to kv and the way back."""
     ours.made.set_policy("delay", f"target_us={LOW_TARGET_US:g} moves_percent=100")
     with ours.job.working():
         segment.skip()
         ours.made.moves()
         ours.made.beside("kv", ours.job, LOW_RPS, SLOT_S)
         moves, records = ours.made.moves(), segment.read()
-    return joined(moves, records.messages)
+    return joined(moves, records.messages), way_back(moves, records.messages)
 
 
 def alone(ours: Ours, segment: Segment) -> Mapping[str, Sequence[float]]:
@@ -99,14 +103,31 @@ def joined(moves: Sequence[Move], messages: Array) -> Mapping[str, Sequence[floa
     return dict(zip(ORDER, _us(columns), strict=True))
 
 
-def asked(moves: Sequence[Move]) -> Iterable[tuple[Move, Move]]:
-    """Moves from the job, which runs, to kv: their decision and their end, with all stamps."""
+def way_back(moves: Sequence[Move], messages: Array) -> Mapping[str, Sequence[float]]:
+    """us of each of BACK, of moves from kv, which has parked, to the job: from the last doorbell that kv had rung."""
+    import numpy as np
+
+    rung = np.sort(messages["begin"].astype(np.int64) + messages["sent"])
+    rows: list[list[float]] = []
+    for wanted, done in ended(moves, lib.CL_IO_STEP_PARKED):
+        decided, back = (whole(low, wanted.tsc) for low in (done.decided, done.back))
+        at = int(np.searchsorted(rung, decided)) - 1
+        if at >= 0 and done.back:
+            rows.append([float(decided - rung[at]), float(back - decided)])
+    return dict(zip(BACK, _us(np.array(rows).reshape(-1, len(BACK)).T), strict=True))
+
+
+def ended(moves: Sequence[Move], step: int) -> Iterable[tuple[Move, Move]]:
+    """Moves that began with this step: their decision and their end."""
     kept = [move for move in moves if move.what not in BESIDES]
     for wanted, done in itertools.pairwise(kept):
-        if wanted.what != lib.CL_IO_LOG_WANTED or wanted.step != lib.CL_IO_STEP_REQUEST:
-            continue
-        if done.what == lib.CL_IO_LOG_DONE and parts_of(wanted, done) is not None:
+        if (wanted.what, wanted.step, done.what) == (lib.CL_IO_LOG_WANTED, step, lib.CL_IO_LOG_DONE):
             yield wanted, done
+
+
+def asked(moves: Sequence[Move]) -> Iterable[tuple[Move, Move]]:
+    """Moves from the job, which runs, to kv: their decision and their end, with all stamps."""
+    return [both for both in ended(moves, lib.CL_IO_STEP_REQUEST) if parts_of(*both) is not None]
 
 
 def _us(ticks: Iterable[Any]) -> list[list[float]]:

@@ -49,7 +49,7 @@ SUMMARY = "an application's p99 and another one's attach beside attackers, over 
 FIGURES = ("hostile.p99_ratio", "hostile.attach_ms")
 
 HONEST_USER, ATTACKING_USER = 61_001, 61_002  # no account needs to have these numbers
-SLICE_S = 0.3
+SLICE_S, WINDOW_S = 0.2, 0.01
 WISHED = 0.1  # of the run
 COMPUTES = 0.2  # of a CPU: one that has more and does not sleep wants all of it; less, and it was asleep all the time
 REST_S = 0.6  # after an attack: who has had more than his share is held back for half a second (turns.py)
@@ -58,7 +58,7 @@ SETTLE_S = 0.15  # of an attack before the slice: what users may have at once is
 BEGUN_S = 0.05  # of stand-ins before it: they are in full swing
 ATTACHES = 3  # in a turn
 MODEST_RPS = 50_000.0  # for a core that others share: what comes in their time slices fits into the rings
-WISHES_SLICE_S = 0.3
+WISHES_SLICE_S = 0.2
 WISHES, NO_WISHES = "computing, weight 1000 and a guarantee wished for", "computing, nothing wished for"
 LOOP = "cl-loop"  # the thread's name
 AREAS_BYTES = 16 << 20
@@ -230,7 +230,7 @@ def beside(made: Scene, rate: float, attack: str = "") -> Turn:
         made.rest()
     try:
         with Used(made) as used:
-            point = made.load.measure(rate, SLICE_S)
+            point = made.load.measure(rate, SLICE_S, WINDOW_S)
         made.number += 1
         attached = made.honest.attach(ATTACHES, f"honest-{made.number}")
     finally:
@@ -259,7 +259,7 @@ def as_busy(made: Scene, rate: float, latest: Mapping[str, Turn], attack: str) -
         stack.callback(made.attacker.stop)
         time.sleep(BEGUN_S)
         with Used(made) as used:
-            point = made.load.measure(rate, SLICE_S)
+            point = made.load.measure(rate, SLICE_S, WINDOW_S)
     point.extra |= used.shares()
     return Turn(point)
 
@@ -319,7 +319,7 @@ def wished(session: Session, cores: tuple[int, int], of: int) -> Rounds:
 def computing(made: shared.Shared, job: Tenant) -> Turn:
     """A slice of the victim's while the job computes."""
     with job.working():
-        point, gained = made.beside("victim", job, MODEST_RPS, WISHES_SLICE_S)
+        point, gained = made.beside("victim", job, MODEST_RPS, WISHES_SLICE_S, window_s=WINDOW_S)
     point.extra |= {"victim_core_share": gained["core_s"], "work_per_s": gained["work"]}
     return Turn(point)
 

@@ -28,8 +28,21 @@ def said(one: Compared) -> dict[str, Any]:
     """What came of an attack, for its row."""
     if one.ratio is None:
         return {}
-    ends = {"ratio_from": plain(one.ratio.low(SHOWN)), "ratio_to": plain(one.ratio.high(SHOWN))}
-    return {"ratio": plain(one.ratio.value), **ends, "pairs": len(one.pairs), "verdict": one.verdict or "not decided"}
+    assert one.whole is not None
+    bad, other = one.bad
+    whole = {"whole_turns": one.whole.value, "whole_from": one.whole.low(SHOWN), "whole_to": one.whole.high(SHOWN)}
+    return {
+        "ratio": plain(one.ratio.value),
+        "ratio_from": plain(one.ratio.low(SHOWN)),
+        "ratio_to": plain(one.ratio.high(SHOWN)),
+        "pairs": len(one.pairs),
+        "verdict": one.verdict or "not decided",
+        **{name: plain(value) for name, value in whole.items()},
+        "all_requests": plain(one.of_all),
+        "bad_turns": bad,
+        "bad_turns_of_the_other": other,
+        "p99_us_of_turns": [[plain(turn.p99_us) for turn in pair] for pair in one.pairs],
+    }
 
 
 def judge(session: Session, attacks: Rounds, wishes: Rounds) -> None:
@@ -77,7 +90,7 @@ def judge_p99(session: Session, attacks: Rounds, found: Mapping[str, Compared]) 
     session.settings["figure_from"] = worst
     doubt = doubtful(found)
     if not math.isfinite(ratio.value):
-        reason = f"{worst}: more than a hundredth of the victim's requests stayed unanswered"
+        reason = f"{worst}: in half of the turns more than a hundredth of the victim's requests stayed unanswered"
         session.figure(P99, None, reason=reason, beside=beside)
         return
     session.figure(P99, ratio.value, beside=beside, undecided=doubt)

@@ -10,6 +10,10 @@ so that the time goes to those of which it is not known. What is certain:
     above    that the goal is missed takes one attack, and each of many may seem to harm by chance. So the error is that
              of any of them, ERROR, over all attacks and all looks together.
 
+A turn's p99 is the median of its windows', since the machine's pauses make that of all its requests another one in each
+turn. What comes in few windows is not in it. So an attack is above the goal, too, if the p99 of whole turns is so for
+certain; and that ratio stands beside.
+
 The machine is looked at before a round and after it, by the canary alone. A round around which it lost more of a core
 than a run may lose does not count and is taken again; what any arm gave does not matter to that.
 """
@@ -17,20 +21,21 @@ than a run may lose does not count and is taken again; what any arm gave does no
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ...runtime.hist import Hist
 from ..harness.goals import GOALS
-from ..harness.openloop import Point
+from ..harness.openloop import Point, middle
 from ..harness.session import Session
 from ..isolation.victim import ALONE
-from .pooled import Pooled, pooled
+from .paired import Paired, paired
 
 P99 = "hostile.p99_ratio"
-LOOKS = (8, 12, 18, 27, 40, 60, 90)  # turns of each
+LOOKS = (8, 16, 32, 64)  # turns of each
 ERROR = 0.025  # on either side
+BAD = 2.0
 SHOWN = 0.025  # beside each ratio: what 95 % of such intervals hold, of one attack at one look
 WITHIN, ABOVE, OPEN = "within", "above", ""
 
@@ -44,10 +49,10 @@ class Turn:
     refused: str = ""
 
     @property
-    def hist(self) -> Hist:
-        """Latencies of all requests of the turn."""
-        assert self.point.hist is not None, "a turn of the generator has its latencies"
-        return self.point.hist
+    def p99_us(self) -> float:
+        """The median of its windows': a pause of the machine is in few of them."""
+        windows = self.point.window_p99_us
+        return statistics.median(windows) if windows else self.point.p99_us
 
 
 Arms = Mapping[str, Callable[[], Turn]]
@@ -57,14 +62,16 @@ Pair = tuple[Turn, Turn]
 @dataclass
 class Compared:
     """An attack and what it is compared with, turn by turn. lost: pairs left out, since the other one lost requests
-    beside no attack: the machine stood still. verdict: WITHIN the goal, ABOVE it, or OPEN."""
+    beside no attack: the machine stood still. verdict: WITHIN the goal, ABOVE it, or OPEN. ratio: of the turns' middle
+    windows; whole: of their p99 over all requests."""
 
     name: str
     other: str
     pairs: list[Pair] = field(default_factory=list)
     lost: int = 0
     verdict: str = OPEN
-    ratio: Pooled | None = None
+    ratio: Paired | None = None
+    whole: Paired | None = None
 
     def add(self, turn: Turn, other: Turn) -> None:
         if math.isfinite(other.point.p99_us):
@@ -72,21 +79,36 @@ class Compared:
         else:
             self.lost += 1
 
-    def measure(self) -> Pooled | None:
+    def measure(self) -> Paired | None:
         """The ratio of all pairs so far; None if there is none."""
         if self.pairs:
-            self.ratio = pooled([a.hist for a, _ in self.pairs], [b.hist for _, b in self.pairs])
+            self.ratio = paired([a.p99_us for a, _ in self.pairs], [b.p99_us for _, b in self.pairs])
+            self.whole = paired([a.point.p99_us for a, _ in self.pairs], [b.point.p99_us for _, b in self.pairs])
         return self.ratio
+
+    @property
+    def of_all(self) -> float:
+        """The same of all requests of all pairs; a few pauses of the machine may decide it."""
+        return middle([a.point for a, _ in self.pairs]).p99_us / middle([b.point for _, b in self.pairs]).p99_us
+
+    @property
+    def bad(self) -> tuple[float, float]:
+        """Which part of the turns had a p99 of more than BAD times the middle one of the other arm: of this arm and of
+        the other. An attack that harms in few turns is in the first and not in the second."""
+        limit_us = BAD * statistics.median(other.point.p99_us for _, other in self.pairs)
+        each = [[turn.point.p99_us > limit_us for turn in arm] for arm in zip(*self.pairs, strict=True)]
+        return statistics.fmean(each[0]), statistics.fmean(each[1])
 
     def look(self, of: int) -> None:
         """Decide, if the turns tell. of: as many attacks are compared."""
-        ratio, goal = self.measure(), GOALS[P99]
-        if ratio is None:
+        ratio, whole, goal = self.measure(), self.whole, GOALS[P99]
+        if ratio is None or whole is None:
             return
-        if goal.met(ratio.high(ERROR / len(LOOKS))):
-            self.verdict = WITHIN
-        elif not goal.met(ratio.low(ERROR / len(LOOKS) / of)):
+        never = ERROR / len(LOOKS) / of / 2  # of two ratios
+        if not goal.met(ratio.low(never)) or not goal.met(whole.low(never)):
             self.verdict = ABOVE
+        elif goal.met(ratio.high(ERROR / len(LOOKS))):
+            self.verdict = WITHIN
 
 
 @dataclass

@@ -67,6 +67,17 @@ def test_a_move_without_stamps_or_back_to_the_job_is_left_out() -> None:
     assert list(pieces.asked([wanted, done])) == [(wanted, done)]
 
 
+def test_the_way_back_begins_with_the_last_doorbell() -> None:
+    wanted, done = move(105.5, (105.9, 0.0, 0.0, 107.4))
+    back = [wanted._replace(step=lib.CL_IO_STEP_PARKED), done]
+    served = requests((100.0, 103.0, 103.5, 104.5, 105.0), (99.0, 102.0, 102.5, 103.5, 104.0))
+    found = pieces.way_back(back, served)
+    assert tuple(found) == pieces.BACK
+    assert [values[0] for values in found.values()] == pytest.approx([0.9, 1.5], abs=0.01)
+    assert [len(values) for values in pieces.way_back([wanted, done], served).values()] == [0, 0]
+    assert [len(values) for values in pieces.way_back(back, requests()).values()] == [0, 0]
+
+
 def test_rows_have_percentiles_of_each_piece() -> None:
     session = Session("colocate", cores=[0], progress=io.StringIO())
     slots = [{"a": [1.0] * 50, "b": [3.0] * 50}, {"a": [1.0] * 40 + [9.0] * 10, "b": [4.0] * 50}]

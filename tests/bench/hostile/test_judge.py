@@ -16,8 +16,8 @@ from corelane.bench.isolation.victim import ALONE
 from corelane.runtime.hist import Hist
 
 FLOOD, CHURN = "flood", "churn"
-WISHES = {"greedy": [1.0], "modest": [1.0]}
-N = LOOKS[0]
+N = LOOKS[1]
+WISHES = {"greedy": [1.0] * N, "modest": [1.0] * N}
 
 
 def turn(value_us: float, attach_ms: float | None = None) -> Turn:
@@ -99,7 +99,7 @@ def test_wishes_are_judged_over_none() -> None:
 def test_turns_that_lost_requests_under_attack_count_as_infinite() -> None:
     got = judged({ALONE: [10] * N, FLOOD: [math.inf] * N})["p99"]
     assert got["value"] is None
-    assert "flood: more than a hundredth" in got["reason"]
+    assert "flood: in half of the turns more than a hundredth" in got["reason"]
 
 
 def test_where_the_machine_stood_still_beside_no_attack_nothing_is_compared() -> None:
