@@ -285,6 +285,8 @@ static int status_of(const struct cl_http_request *r, const uint8_t *data, int64
 
 static int64_t refuse_now(struct cl_http_request *r, int status, int64_t took)
 {
+    if (r->parser.method == HTTP_HEAD) /* its answer has no body, whatever else was wrong (RFC 9110, section 9.3.2) */
+        r->method = CL_HTTP_HEAD;
     r->status = (uint16_t)status;
     r->stage = CL_HTTP_REFUSED;
     return took;

@@ -146,6 +146,6 @@ void cl_http_refuse(struct cl_http_exchange *x, int status, const char *more)
         (void)cl_http_head_add(x, more, strlen(more));
     (void)cl_http_head_field(x, "Content-Type", "text/plain; charset=utf-8");
     cl_http_head_end(x, (uint64_t)len);
-    if (x->request.method != CL_HTTP_HEAD || x->request.stage == CL_HTTP_REFUSED)
+    if (x->request.method != CL_HTTP_HEAD)
         (void)cl_http_head_with(x, text, (uint64_t)len); /* what the lines leave free is enough */
 }

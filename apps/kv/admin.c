@@ -77,6 +77,10 @@ static bool crawl(struct kv_command *c)
         kv_answer(c, "CLIENT_ERROR lru crawler disabled");
         return true;
     }
+    if (dumps && s->forbids & CL_KV_NO_DUMP) {
+        kv_answer(c, "ERROR metadump not allowed");
+        return true;
+    }
     if (!classes(c->token[2], &ours)) {
         kv_answer(c, "BADCLASS invalid class id");
         return true;
@@ -144,7 +148,7 @@ static uint32_t kind_of(struct kv_token t)
 void kv_admin_watch(struct kv_command *c)
 {
     uint32_t kinds = c->n_tokens == 1 ? KV_WATCH_FETCHERS : 0;
-    if (!c->session->may_watch) {
+    if (!c->session->may_watch || c->thread->store->forbids & CL_KV_NO_WATCH) {
         kv_refuse(c, "CLIENT_ERROR watch commands not allowed");
         return;
     }

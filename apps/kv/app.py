@@ -10,7 +10,7 @@ from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 from ..registry import App, option
 from .flags import options_of
-from .store import Store
+from .store import Protocol, Store
 
 _UDP_COUNTERS = ("datagrams", "answered", "silent", "answers", "runts", "fast_gets", "split", "cut", "multi_packet")
 
@@ -29,6 +29,10 @@ class Options:
     huge_pages: int = option(1, "0: ordinary pages, 1: transparent huge pages, 2: hugetlb pages")
     no_evict: bool = option(False, "refuse what finds no room, instead of evicting")
     no_cas: bool = option(False, "tell uniques as 0, and let no cas through, as memcached -C does")
+    no_flush: bool = option(False, "refuse flush_all, as memcached -F does")
+    no_watch: bool = option(False, "refuse watch, as memcached -W does")
+    no_dump: bool = option(False, "refuse listings of all keys, as memcached -X does")
+    protocol: str = option("auto", "auto, or ascii or binary alone, as memcached -B")
     connections: int = option(1024, "most connections; who comes then is told so and sent away")
     backlog: int = option(1024, "connections that are being opened at one time, at most")
     unix: str = option("", "path of a Unix socket that serves, too, for control")
@@ -47,6 +51,15 @@ def partitions_for(kthreads: int, memory_bytes: int) -> int:
     while kthreads > 1 and count < min(4 * kthreads, 64) and memory_bytes // (2 * count) >= 4 << 20:
         count *= 2
     return count
+
+
+_PROTOCOLS: dict[str, Protocol] = {"auto": "auto", "ascii": "ascii", "binary": "binary"}
+
+
+def _protocol(name: str) -> Protocol:
+    if name not in _PROTOCOLS:
+        raise CorelaneError("run kv", f"protocol {name!r}", "give auto, ascii or binary")
+    return _PROTOCOLS[name]
 
 
 class KvService:
@@ -74,6 +87,10 @@ class KvService:
             huge_pages=options.huge_pages,
             no_evict=options.no_evict,
             no_cas=options.no_cas,
+            no_flush=options.no_flush,
+            no_watch=options.no_watch,
+            no_dump=options.no_dump,
+            protocol=_protocol(options.protocol),
             manual_clock=manual_clock,
         )
         try:

@@ -92,6 +92,8 @@ static const char *text_of(enum kv_status status)
         return "Not stored.";
     case KV_S_NON_NUMERIC:
         return "Non-numeric server-side value for incr or decr";
+    case KV_S_FORBIDDEN:
+        return "Auth failure.";
     case KV_S_UNKNOWN:
         return "Unknown command";
     case KV_S_NO_MEMORY:
@@ -328,6 +330,10 @@ static int do_flush(const struct request *q)
     if (kv_measured(q->c, CL_KV_WRITES, SHORT_BYTES, 0))
         return CL_KV_MORE;
     uint32_t time = q->extras_len ? (uint32_t)kv_get_be(q->extras, 4) : 0;
+    if (q->c->thread->store->forbids & CL_KV_NO_FLUSH) {
+        refuse(q, KV_S_FORBIDDEN);
+        return CL_KV_MORE;
+    }
     kv_flush(q->c->thread, time ? expiry(q, time) : 0);
     succeed(q, "", 0, 0);
     return CL_KV_MORE;

@@ -19,6 +19,7 @@ enum kv_status {
     KV_S_INVALID = 4,
     KV_S_NOT_STORED = 5,
     KV_S_NON_NUMERIC = 6,
+    KV_S_FORBIDDEN = 0x20,
     KV_S_UNKNOWN = 0x81,
     KV_S_NO_MEMORY = 0x82,
     KV_S_NOT_SUPPORTED = 0x83

@@ -122,6 +122,10 @@ static void do_flush_all(struct kv_command *c)
 {
     int32_t delay = 0;
     kv_take_noreply(c);
+    if (c->thread->store->forbids & CL_KV_NO_FLUSH) {
+        kv_answer(c, "CLIENT_ERROR flush_all not allowed");
+        return;
+    }
     if (c->n_tokens != (c->noreply ? 2u : 1u) && !kv_parse_i32(c->token[1].p, c->token[1].len, &delay)) {
         kv_refuse(c, "CLIENT_ERROR invalid exptime argument");
         return;
@@ -448,8 +452,15 @@ int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint
         *consumed = len;
         return CL_KV_MORE;
     }
-    if (!s->protocol && len)
-        s->protocol = in[0] == KV_BINARY_REQUEST ? CL_KV_BINARY : CL_KV_TEXT;
+    if (!s->protocol && len) {
+        uint32_t forbids = s->thread->store->forbids;
+        bool binary = in[0] == KV_BINARY_REQUEST && !(forbids & CL_KV_NO_BINARY);
+        if (!binary && forbids & CL_KV_NO_TEXT) {
+            *consumed = len;
+            return CL_KV_QUIT;
+        }
+        s->protocol = binary ? CL_KV_BINARY : CL_KV_TEXT;
+    }
     return (s->protocol == CL_KV_BINARY ? kv_binary_process : text_process)(s, in, len, consumed, out);
 }
 

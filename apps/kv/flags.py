@@ -41,6 +41,9 @@ _EXTENDED = {
 _DEFAULTS = {  # of -o: what holds here anyway
     *("maxconns_fast", "modern", "no_modern", "lru_crawler", "no_lru_crawler", "lru_maintainer", "no_lru_maintainer"),
     *("slab_reassign", "no_slab_reassign", "hash_algorithm", "hashpower", "slab_automove", "no_hashexpand"),
+    *("slab_automove_ratio", "slab_automove_window", "slab_chunk_max", "lru_crawler_sleep", "lru_crawler_tocrawl"),
+    *("hot_lru_pct", "warm_lru_pct", "hot_max_factor", "warm_max_factor", "temporary_ttl", "watcher_logbuf_size"),
+    *("worker_logbuf_size", "drop_privileges", "no_drop_privileges", "relaxed_privileges"),
 }
 
 
@@ -49,7 +52,7 @@ def options_of(line: str, *, address: str = "", kthreads: int = 0) -> dict[str, 
 
     address, kthreads: the runtime's, which -l and -t may name and do not change."""
     try:
-        flags, rest = getopt.getopt(shlex.split(line), "p:U:s:m:I:c:b:Mvl:t:R:Cd:SZo:u:r")
+        flags, rest = getopt.getopt(shlex.split(line), "p:U:s:m:I:c:b:Mvl:t:R:CFWXB:dSZo:u:rkf:n:")
     except (getopt.GetoptError, ValueError) as error:
         raise CorelaneError("read memcached's options", str(error), "see the table of them in docs/kv.md") from None
     if rest:
@@ -81,15 +84,25 @@ def _one(flag: str, value: str) -> dict[str, Any]:
     made: dict[str, dict[str, Any]] = {
         "-C": {"no_cas": True},
         "-M": {"no_evict": True},
+        "-F": {"no_flush": True},
+        "-W": {"no_watch": True},
+        "-X": {"no_dump": True},
         "-s": {"unix": value},
         "-v": {},  # there is no log to make more talkative
         "-r": {},
         "-u": {},
+        "-k": {},
+        "-f": {},  # of slabs, which are not here, as -n
+        "-n": {},
     }
     if flag in made:
         return made[flag]
+    if flag == "-c" and _number(flag, value) < 1:
+        raise _refuse(flag, "one client at least connects", "give 1 or more, as in -c 1024")
     if flag == "-R" and _number(flag, value) < 1:
         raise _refuse(flag, "a turn is one command at least", "give 1 or more, as in -R 20")
+    if flag == "-B":
+        return {"protocol": value}
     numbers = {"-p": "tcp_port", "-U": "udp_port", "-c": "connections", "-b": "backlog", "-R": "requests_per_event"}
     if flag in numbers:
         return {numbers[flag]: _number(flag, value)}

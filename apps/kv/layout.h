@@ -120,6 +120,7 @@ struct cl_kv {
     uint32_t manual_clock;
     uint32_t manual_now_s;
     uint32_t no_evict, no_cas;
+    uint32_t forbids; /* CL_KV_NO_FLUSH and its kin. Constant */
     uint32_t detail;  /* count by prefixes (prefix.h). This and the next four: writer: anybody, relaxed */
     uint32_t watched; /* kinds of events that somebody watches (watch.h); relaxed */
     uint32_t verbosity, crawler_off, crawler_tocrawl, crawler_sleep_us; /* kept to be shown; nothing heeds them */

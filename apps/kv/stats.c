@@ -146,7 +146,10 @@ static void settings_lines(struct kv_command *c)
     kv_stat_text(c, "detail_enabled", cl_load_relaxed(&s->detail) ? "yes" : "no");
     kv_stat_text(c, "inline_ascii_response", "no");
     kv_stat_text(c, "cas_enabled", s->no_cas ? "no" : "yes");
-    kv_stat_text(c, "binding_protocol", "auto-negotiate");
+    kv_stat_text(c, "binding_protocol",
+                 s->forbids & CL_KV_NO_TEXT     ? "binary"
+                 : s->forbids & CL_KV_NO_BINARY ? "ascii"
+                                                : "auto-negotiate");
     kv_stat_text(c, "auth_enabled_sasl", "no");
     kv_stat_text(c, "auth_enabled_ascii", "no");
     kv_stat_u64(c, "item_size_max", s->item_max_bytes);
@@ -155,8 +158,8 @@ static void settings_lines(struct kv_command *c)
     kv_stat_text(c, "lru_crawler", cl_load_relaxed(&s->crawler_off) ? "no" : "yes");
     kv_stat_u64(c, "lru_crawler_sleep", cl_load_relaxed(&s->crawler_sleep_us));
     kv_stat_u64(c, "lru_crawler_tocrawl", cl_load_relaxed(&s->crawler_tocrawl));
-    kv_stat_text(c, "flush_enabled", "yes");
-    kv_stat_text(c, "dump_enabled", "yes");
+    kv_stat_text(c, "flush_enabled", s->forbids & CL_KV_NO_FLUSH ? "no" : "yes");
+    kv_stat_text(c, "dump_enabled", s->forbids & CL_KV_NO_DUMP ? "no" : "yes");
     kv_stat_text(c, "lru_maintainer_thread", "no");
     kv_stat_text(c, "lru_segmented", "no");
     kv_stat_text(c, "track_sizes", "no");
@@ -266,6 +269,8 @@ static bool do_cachedump(struct kv_command *c)
     uint64_t class, limit;
     if (c->n_tokens < 4)
         kv_refuse(c, "CLIENT_ERROR bad command line");
+    else if (c->thread->store->forbids & CL_KV_NO_DUMP)
+        kv_answer(c, "CLIENT_ERROR stats cachedump not allowed");
     else if (!kv_parse_u64(c->token[2].p, c->token[2].len, &class) ||
              !kv_parse_u64(c->token[3].p, c->token[3].len, &limit))
         kv_refuse(c, KV_BAD_FORMAT);

@@ -193,6 +193,7 @@ int cl_kv_new(const struct cl_kv_config *given, struct cl_kv **out, char err[256
     s->manual_clock = c.manual_clock;
     s->no_evict = c.no_evict;
     s->no_cas = c.no_cas;
+    s->forbids = c.forbids;
     s->manual_now_s = 2;
     s->crawler_sleep_us = 100; /* as memcached says */
     s->mono_base_s = coarse_seconds(CLOCK_MONOTONIC_COARSE) - 2;

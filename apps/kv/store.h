@@ -50,8 +50,16 @@ struct cl_kv_config {
     uint32_t manual_clock;   /* 1: time moves by cl_kv_set_time only (tests) */
     uint32_t no_evict;       /* 1: never evict; what finds no room is refused with CL_KV_NO_MEMORY */
     uint32_t no_cas;         /* 1: uniques are told as 0, and no cas of an item that is there goes through */
+    uint32_t forbids;        /* CL_KV_NO_FLUSH and its kin: what clients may not use */
     uint64_t seed;           /* of the hash secret; 0: from the kernel's random generator */
 };
+
+/* What clients are refused (memcached's -F, -W, -X, -B). */
+#define CL_KV_NO_FLUSH 1   /* flush_all */
+#define CL_KV_NO_WATCH 2   /* watch */
+#define CL_KV_NO_DUMP 4    /* lru_crawler metadump, stats cachedump */
+#define CL_KV_NO_TEXT 8    /* a session that is not in the binary protocol ends */
+#define CL_KV_NO_BINARY 16 /* all sessions are in ASCII, whatever their first byte */
 
 /* Outcomes of operations. */
 #define CL_KV_OK 0

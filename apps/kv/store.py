@@ -10,6 +10,8 @@ from ...runtime.typed import typed
 from .._native import ffi, lib
 
 Mode = Literal["set", "add", "replace", "append", "prepend", "cas"]
+Protocol = Literal["auto", "ascii", "binary"]
+_FORBIDS = {"auto": 0, "ascii": lib.CL_KV_NO_BINARY, "binary": lib.CL_KV_NO_TEXT}
 _MODES = {
     "set": lib.CL_KV_SET,
     "add": lib.CL_KV_ADD,
@@ -40,8 +42,9 @@ class Store:
     memory_bytes: all that it may take, at least 1 MiB a partition; item_max_bytes, index_bytes: 0 for the defaults;
     partitions: power of two; threads: how many may work on it at the same time, each through its own number;
     huge_pages: 0 no, 1 transparent, 2 hugetlb; manual_clock: time moves only by `time_s = ...`; no_evict: refuse writes
-    that find no room; no_cas: tell uniques as 0, and let no cas through; seed: of the hash secret, 0 for a random one.
-    Raises CorelaneError when the settings do not do or there is no memory.
+    that find no room; no_cas: tell uniques as 0, and let no cas through; no_flush, no_watch, no_dump: refuse clients
+    flush_all, watch, and listings of all keys; protocol: auto, ascii or binary alone; seed: of the hash secret, 0 for a
+    random one. Raises CorelaneError when the settings do not do or there is no memory.
     """
 
     @typed("make a store")
@@ -57,6 +60,10 @@ class Store:
         manual_clock: bool = False,
         no_evict: bool = False,
         no_cas: bool = False,
+        no_flush: bool = False,
+        no_watch: bool = False,
+        no_dump: bool = False,
+        protocol: Protocol = "auto",
         seed: int = 0,
     ) -> None:
         self._ptr = ffi.NULL
@@ -72,6 +79,10 @@ class Store:
                 "manual_clock": int(manual_clock),
                 "no_evict": int(no_evict),
                 "no_cas": int(no_cas),
+                "forbids": lib.CL_KV_NO_FLUSH * no_flush
+                | lib.CL_KV_NO_WATCH * no_watch
+                | lib.CL_KV_NO_DUMP * no_dump
+                | _FORBIDS[protocol],
                 "seed": seed,
             },
         )

@@ -3,6 +3,8 @@
 #include "commands.h"
 #include "reply.h"
 
+#include <ctype.h>
+
 static const char *const flag_names[] = {
     "write",    "readonly",    "denyoom",      "admin", "pubsub",  "noscript",          "blocking",
     "loading",  "stale",       "skip_monitor", "fast",  "no_auth", "no_mandatory_keys", "no_async_loading",
@@ -16,6 +18,12 @@ static const char *const category_names[] = {"@connection", "@admin",       "@ke
                                              "@list",       "@set",         "@sortedset", "@hash",   "@stream",
                                              "@pubsub",     "@transaction", "@scripting"};
 
+static void upper(char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        text[i] = (char)toupper(text[i]);
+}
+
 static void reply_flags(struct cl_resp_client *c, const struct cl_rcmd *cmd)
 {
     int64_t n = 0;
@@ -27,9 +35,10 @@ static void reply_flags(struct cl_resp_client *c, const struct cl_rcmd *cmd)
             cl_reply_status(c, flag_names[i]);
 }
 
-static void reply_categories(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+#define CATEGORIES 6 /* that a command has at most */
+
+static int64_t categories(const struct cl_rcmd *cmd, const char *names[CATEGORIES])
 {
-    const char *names[6];
     int64_t n = 0;
     if (cmd->flags & CL_RF_WRITE)
         names[n++] = "@write";
@@ -42,6 +51,13 @@ static void reply_categories(struct cl_resp_client *c, const struct cl_rcmd *cmd
     names[n++] = cmd->flags & CL_RF_FAST ? "@fast" : "@slow";
     if (cmd->flags & CL_RF_BLOCKING)
         names[n++] = "@blocking";
+    return n;
+}
+
+static void reply_categories(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+{
+    const char *names[CATEGORIES];
+    int64_t n = categories(cmd, names);
     cl_reply_set(c, n);
     for (int64_t i = 0; i < n; i++)
         cl_reply_status(c, names[i]);
@@ -164,21 +180,49 @@ void cl_cmd_command_docs(struct cl_resp_client *c)
     cl_reply_deferred(c, at, '%', n);
 }
 
+static bool in_category(const struct cl_rcmd *cmd, struct cl_slice category)
+{
+    const char *names[CATEGORIES];
+    int64_t n = categories(cmd, names);
+    while (n > 0 && !cl_slice_is(category, names[n - 1] + 1))
+        n--;
+    return n > 0;
+}
+
+/* FILTERBY's kinds. There are no modules. */
+enum filter { ALL, PATTERN, CATEGORY, MODULE };
+
+/* 1 if the command or part was listed, else 0. */
+static int64_t list_one(struct cl_resp_client *c, const struct cl_rcmd *cmd, enum filter filter)
+{
+    char name[64];
+    cl_rcall_name(c->r, cmd, name);
+    if (filter == MODULE || (filter == CATEGORY && !in_category(cmd, ARG(c, 4))) ||
+        (filter == PATTERN && !cl_glob(ARG(c, 4), cl_slice_of(name), true)))
+        return 0;
+    cl_reply_text(c, name);
+    return 1;
+}
+
 void cl_cmd_command_list(struct cl_resp_client *c)
 {
-    bool by_pattern = c->argc == 5 && ARG_IS(c, 2, "filterby") && ARG_IS(c, 3, "pattern");
-    if (c->argc != 2 && !by_pattern) {
+    enum filter filter = ALL;
+    if (c->argc == 5 && ARG_IS(c, 2, "filterby"))
+        filter = ARG_IS(c, 3, "pattern")  ? PATTERN
+                 : ARG_IS(c, 3, "aclcat") ? CATEGORY
+                 : ARG_IS(c, 3, "module") ? MODULE
+                                          : ALL;
+    if (c->argc != 2 && filter == ALL) {
         cl_reply_syntax(c);
         return;
     }
     struct cl_rchunk *at = cl_reply_defer(c);
     int64_t n = 0;
     for (uint32_t i = 0; i < c->r->n_commands; i++) {
-        struct cl_slice name = cl_slice_of(c->r->commands[i].name);
-        if (by_pattern && !cl_glob(ARG(c, 4), name, true))
-            continue;
-        cl_reply_slice(c, name);
-        n++;
+        const struct cl_rcmd *cmd = &c->r->commands[i];
+        n += list_one(c, cmd, filter);
+        for (const struct cl_rcmd *part = cmd->subs; part && part->name; part++)
+            n += list_one(c, part, filter);
     }
     cl_reply_deferred(c, at, '*', n);
 }
@@ -224,4 +268,23 @@ void cl_cmd_command_getkeys(struct cl_resp_client *c)
     cl_reply_array(c, n);
     for (int i = 0; i < n; i++)
         cl_reply_slice(c, argv[at[i]]);
+}
+
+/* HELP of the command whose part was called. */
+void cl_cmd_help(struct cl_resp_client *c)
+{
+    bool sub;
+    char line[160];
+    const struct cl_rcmd *cmd = cl_rcall_find(c->r, c->argv, 1, &sub);
+    cl_reply_array(c, 1 + 2 * count(cmd->subs));
+    snprintf(line, sizeof line, "%s <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", cmd->name);
+    upper(line, strlen(cmd->name));
+    cl_reply_status(c, line);
+    for (const struct cl_rcmd *part = cmd->subs; part->name; part++) {
+        snprintf(line, sizeof line, "%s", part->name);
+        upper(line, strlen(line));
+        cl_reply_status(c, line);
+        snprintf(line, sizeof line, "    %s", part->summary);
+        cl_reply_status(c, line);
+    }
 }

@@ -279,7 +279,7 @@ void cl_cmd_client_list(struct cl_resp_client *c)
 
 struct kill {
     int64_t id;
-    const struct cl_slice *addr, *laddr, *type, *user;
+    const struct cl_slice *addr, *laddr, *type;
     bool skip_me;
 };
 
@@ -300,9 +300,12 @@ static bool kill_options(struct cl_resp_client *c, struct kill *k)
             k->addr = value;
         else if (ARG_IS(c, i, "laddr"))
             k->laddr = value;
-        else if (ARG_IS(c, i, "user"))
-            k->user = value;
-        else if (ARG_IS(c, i, "skipme") && (cl_slice_is(*value, "yes") || cl_slice_is(*value, "no")))
+        else if (ARG_IS(c, i, "user")) {
+            if (!cl_slice_same(*value, cl_slice_of("default"))) {
+                cl_reply_error(c, "ERR No such user '%.*s'", (int)cl_min(value->len, 128u), value->p);
+                return false;
+            }
+        } else if (ARG_IS(c, i, "skipme") && (cl_slice_is(*value, "yes") || cl_slice_is(*value, "no")))
             k->skip_me = cl_slice_is(*value, "yes");
         else if (ARG_IS(c, i, "type")) {
             k->type = value;
@@ -322,8 +325,7 @@ static bool killed(const struct cl_resp_client *c, const struct cl_resp_client *
     bool known;
     return !(k->id && (uint64_t)k->id != of->id) && !(k->addr && !cl_slice_same(*k->addr, cl_slice_of(of->peer))) &&
            !(k->laddr && !cl_slice_same(*k->laddr, cl_slice_of(of->own))) &&
-           !(k->type && !of_type(of, *k->type, &known)) &&
-           !(k->user && !cl_slice_same(*k->user, cl_slice_of("default"))) && !(of == c && k->skip_me);
+           !(k->type && !of_type(of, *k->type, &known)) && !(of == c && k->skip_me);
 }
 
 static void end(struct cl_resp_client *c, struct cl_resp_client *of)

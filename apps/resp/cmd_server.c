@@ -55,6 +55,7 @@ static void info_memory(struct text *t)
     say(t, "used_memory_slabs:%llu\r\nused_memory_large:%llu\r\n", U(m->spans), U(m->large));
     say(t, "maxmemory:%llu\r\nmaxmemory_limit:%llu\r\nmaxmemory_policy:%s\r\n", U(t->r->config.maxmemory),
         U(cl_evict_limit(t->r)), cl_rconfig_policy(t->r));
+    say(t, "lazyfree_pending_objects:0\r\nlazyfreed_objects:0\r\n"); /* what is removed is free at once */
 }
 
 static void info_persistence(struct text *t)
@@ -93,7 +94,8 @@ static void info_replication(struct text *t)
     if (e->error[0])
         say(t, "master_host:%s\r\nmaster_port:%u\r\nmaster_link_status:%s\r\n", e->host, e->port,
             e->port ? "up" : "down");
-    say(t, "connected_slaves:%u\r\n", t->r->durable.replicas);
+    /* Nothing is sent by Redis' protocol of replication. */
+    say(t, "connected_slaves:%u\r\nmaster_repl_offset:0\r\n", t->r->durable.replicas);
 }
 
 static void info_cpu(struct text *t)
@@ -436,6 +438,28 @@ static void debug_protocol(struct cl_resp_client *c)
                           "string|integer|double|null|array|set|map|verbatim|true|false");
 }
 
+static void debug_help(struct cl_resp_client *c)
+{
+    static const char *const lines[] = {"DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                                        "JMAP",
+                                        "    Bytes of values, and of the slabs that they lie in.",
+                                        "OBJECT <key>",
+                                        "    How a value is kept.",
+                                        "PROTOCOL <type>",
+                                        "    A reply of that type.",
+                                        "QUICKLIST-PACKED-THRESHOLD <size>",
+                                        "    Accepted: lists have no nodes of another kind for large elements.",
+                                        "SET-ACTIVE-EXPIRE <0|1>",
+                                        "    Whether keys that expire are removed before they are asked for.",
+                                        "SLEEP <seconds>",
+                                        "    Do nothing; all clients wait.",
+                                        "HELP",
+                                        "    Print this help."};
+    cl_reply_array(c, sizeof lines / sizeof lines[0]);
+    for (unsigned i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        cl_reply_status(c, lines[i]);
+}
+
 void cl_cmd_debug(struct cl_resp_client *c)
 {
     if (ARG_IS(c, 1, "sleep") && c->argc == 3)
@@ -449,6 +473,10 @@ void cl_cmd_debug(struct cl_resp_client *c)
         debug_object(c);
     else if (ARG_IS(c, 1, "protocol") && c->argc == 3)
         debug_protocol(c);
+    else if (ARG_IS(c, 1, "quicklist-packed-threshold") && c->argc == 3)
+        cl_reply_ok(c);
+    else if (ARG_IS(c, 1, "help") && c->argc == 2)
+        debug_help(c);
     else
         cl_reply_error(c, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try DEBUG HELP.",
                        (int)cl_min(ARG(c, 1).len, 128u), ARG(c, 1).p);

@@ -14,6 +14,7 @@ void cl_cmd_bitfield(struct cl_resp_client *c);
 void cl_cmd_bitfield_ro(struct cl_resp_client *c);
 
 /* cmd_command.c */
+void cl_cmd_help(struct cl_resp_client *c);
 void cl_cmd_command(struct cl_resp_client *c);
 void cl_cmd_command_count(struct cl_resp_client *c);
 void cl_cmd_command_info(struct cl_resp_client *c);

@@ -43,6 +43,14 @@ static const struct option options[] = {
     {"zset-max-listpack-entries", NUMBER, AT(zset_entries), 0, INT64_MAX, NULL},
     {"zset-max-listpack-value", NUMBER, AT(zset_value), 0, INT64_MAX, NULL},
     {"set-max-intset-entries", NUMBER, AT(set_intset), 0, INT64_MAX, NULL},
+    {"list-max-listpack-size", NUMBER, AT(list_size), INT32_MIN, INT32_MAX, NULL},
+    {"list-compress-depth", NUMBER, AT(list_depth), 0, INT32_MAX, NULL},
+    /* Their names before Redis 7.0, which it still takes and shows. */
+    {"hash-max-ziplist-entries", NUMBER, AT(hash_entries), 0, INT64_MAX, NULL},
+    {"hash-max-ziplist-value", NUMBER, AT(hash_value), 0, INT64_MAX, NULL},
+    {"zset-max-ziplist-entries", NUMBER, AT(zset_entries), 0, INT64_MAX, NULL},
+    {"zset-max-ziplist-value", NUMBER, AT(zset_value), 0, INT64_MAX, NULL},
+    {"list-max-ziplist-size", NUMBER, AT(list_size), INT32_MIN, INT32_MAX, NULL},
     {"requirepass", PASSWORD, AT(password), 0, 0, NULL},
     {"databases", CONSTANT, 0, 0, 0, "16"},
     {"save", CONSTANT, 0, 0, 0, ""},
@@ -52,7 +60,6 @@ static const struct option options[] = {
     {"aof-load-truncated", CONSTANT, 0, 0, 0, "yes"},
     {"port", CONSTANT, 0, 0, 0, "6379"},
     {"cluster-enabled", CONSTANT, 0, 0, 0, "no"},
-    {"list-max-listpack-size", CONSTANT, 0, 0, 0, "-2"},
 };
 #define N_OPTIONS (sizeof options / sizeof options[0])
 
@@ -96,7 +103,8 @@ void cl_rconfig_default(struct cl_rconfig *f)
                              .hash_value = 64,
                              .zset_entries = 128,
                              .zset_value = 64,
-                             .set_intset = 512};
+                             .set_intset = 512,
+                             .list_size = -2};
 }
 
 /* "100mb" and the like. */
@@ -248,8 +256,8 @@ static const char *set(struct cl_resp *r, const struct option *o, struct cl_slic
         return appendfsync(value);
     case BUFFERS:
         return buffers(f, value) ? NULL : "Wrong number of arguments in buffer limit configuration.";
-    default:
-        return "can't set immutable config";
+    default: /* what is so already may be asked for */
+        return cl_slice_is(value, o->text) ? NULL : "can't set immutable config";
     }
     *at = v;
     return NULL;

@@ -167,19 +167,26 @@ struct cl_rnode *cl_rdict_scan(const struct cl_rdict *d, uint64_t *cursor)
     return *slot(d, i);
 }
 
+#define FAIR_CHAIN                                                                                                     \
+    8 /* places that each bucket is taken to have; longer chains are rare, and their nodes a little too */
+
+/* A place of a bucket is drawn, and drawn again while nobody is there: so the nodes of short chains are not preferred. */
 struct cl_rnode *cl_rdict_random(const struct cl_rdict *d, uint64_t (*random)(void *arg), void *arg)
 {
-    struct cl_rnode *n = NULL;
     if (!d->count)
         return NULL;
-    while (!n)
-        n = *slot(d, (uint32_t)(random(arg) % d->buckets));
-    uint32_t len = 0;
-    for (struct cl_rnode *at = n; at; at = at->next)
-        len++;
-    for (uint32_t k = (uint32_t)(random(arg) % len); k; k--)
-        n = n->next;
-    return n;
+    for (;;) {
+        struct cl_rnode *n = *slot(d, (uint32_t)(random(arg) % d->buckets));
+        uint32_t len = 0;
+        for (struct cl_rnode *at = n; at; at = at->next)
+            len++;
+        uint32_t k = (uint32_t)(random(arg) % cl_max(len, (uint32_t)FAIR_CHAIN));
+        if (k >= len)
+            continue;
+        for (; k; k--)
+            n = n->next;
+        return n;
+    }
 }
 
 uint64_t cl_rdict_bytes(const struct cl_rdict *d)

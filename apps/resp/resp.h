@@ -231,7 +231,7 @@ struct cl_rconfig {
     int64_t notify; /* CL_RN_* */
     int64_t hz, slowlog_slower_us, slowlog_most, stream_node_entries;
     int64_t rewrite_percent, rewrite_least; /* auto-aof-rewrite-percentage, -min-size */
-    int64_t hash_entries, hash_value, zset_entries, zset_value, set_intset;
+    int64_t hash_entries, hash_value, zset_entries, zset_value, set_intset, list_size, list_depth;
     char password[256];
 };
 

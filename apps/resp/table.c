@@ -22,10 +22,16 @@
 #define MOVABLE CL_RF_MOVABLE
 #define GROWS CL_RF_GROWS
 
+#define HELP(group, since)                                                                                             \
+    {                                                                                                                  \
+        "help", cl_cmd_help, 2, LOAD, 0, 0, 0, group, since, "Print this help.", 0, 0                                  \
+    }
+
 static const struct cl_rcmd client_subs[] = {
     {"getname", cl_cmd_client_getname, 2, NOSCRIPT | LOAD, 0, 0, 0, CL_RG_CONNECTION, "2.6.9", "Own name.", 0, 0},
     {"getredir", cl_cmd_client_getredir, 2, NOSCRIPT | LOAD, 0, 0, 0, CL_RG_CONNECTION, "6.0.0",
      "Whom invalidations go to: nobody.", 0, 0},
+    HELP(CL_RG_CONNECTION, "5.0.0"),
     {"id", cl_cmd_client_id, 2, NOSCRIPT | LOAD, 0, 0, 0, CL_RG_CONNECTION, "5.0.0", "Own number.", 0, 0},
     {"info", cl_cmd_client_info, 2, NOSCRIPT | LOAD, 0, 0, 0, CL_RG_CONNECTION, "6.2.0", "The own connection.", 0, 0},
     {"kill", cl_cmd_client_kill, -3, ADMIN | NOSCRIPT | LOAD, 0, 0, 0, CL_RG_CONNECTION, "2.4.0", "End connections.", 0,
@@ -48,6 +54,7 @@ static const struct cl_rcmd client_subs[] = {
 
 static const struct cl_rcmd config_subs[] = {
     {"get", cl_cmd_config_get, -3, ADMIN | NOSCRIPT | LOAD, 0, 0, 0, CL_RG_SERVER, "2.0.0", "Settings.", 0, 0},
+    HELP(CL_RG_SERVER, "5.0.0"),
     {"resetstat", cl_cmd_config_resetstat, 2, ADMIN | NOSCRIPT | LOAD, 0, 0, 0, CL_RG_SERVER, "2.0.0",
      "Begin counters at 0.", 0, 0},
     {"rewrite", cl_cmd_config_rewrite, 2, ADMIN | NOSCRIPT | LOAD, 0, 0, 0, CL_RG_SERVER, "2.8.0",
@@ -59,6 +66,7 @@ static const struct cl_rcmd command_subs[] = {
     {"count", cl_cmd_command_count, 2, LOAD, 0, 0, 0, CL_RG_SERVER, "2.8.13", "How many commands there are.", 0, 0},
     {"docs", cl_cmd_command_docs, -2, LOAD, 0, 0, 0, CL_RG_SERVER, "7.0.0", "What commands do.", 0, 0},
     {"getkeys", cl_cmd_command_getkeys, -4, LOAD, 0, 0, 0, CL_RG_SERVER, "2.8.13", "Keys of a command line.", 0, 0},
+    HELP(CL_RG_SERVER, "5.0.0"),
     {"info", cl_cmd_command_info, -2, LOAD, 0, 0, 0, CL_RG_SERVER, "2.8.13", "Arity, flags and keys.", 0, 0},
     {"list", cl_cmd_command_list, -2, LOAD, 0, 0, 0, CL_RG_SERVER, "7.0.0", "Names of commands.", 0, 0},
     {0}};
@@ -66,24 +74,28 @@ static const struct cl_rcmd command_subs[] = {
 static const struct cl_rcmd object_subs[] = {
     {"encoding", cl_cmd_object_encoding, 3, R, 2, 2, 1, CL_RG_GENERIC, "2.2.3", "How a value is kept.", 0, 0},
     {"freq", cl_cmd_object_freq, 3, R, 2, 2, 1, CL_RG_GENERIC, "4.0.0", "How often a key is used.", 0, 0},
+    HELP(CL_RG_GENERIC, "6.2.0"),
     {"idletime", cl_cmd_object_idletime, 3, R, 2, 2, 1, CL_RG_GENERIC, "2.2.3", "Since when it was not used.", 0, 0},
     {"refcount", cl_cmd_object_refcount, 3, R, 2, 2, 1, CL_RG_GENERIC, "2.2.3", "Always 1.", 0, 0},
     {0}};
 
 static const struct cl_rcmd memory_subs[] = {
     {"doctor", cl_cmd_memory_doctor, 2, 0, 0, 0, 0, CL_RG_SERVER, "4.0.0", "Nothing to report.", 0, 0},
+    HELP(CL_RG_SERVER, "4.0.0"),
     {"purge", cl_cmd_memory_purge, 2, 0, 0, 0, 0, CL_RG_SERVER, "4.0.0", "Accepted; there is nothing to do.", 0, 0},
     {"usage", cl_cmd_memory_usage, -3, R, 2, 2, 1, CL_RG_SERVER, "4.0.0", "Bytes of a key and its value.", 0, 0},
     {0}};
 
 static const struct cl_rcmd slowlog_subs[] = {
     {"get", cl_cmd_slowlog_get, -2, ADMIN | LOAD, 0, 0, 0, CL_RG_SERVER, "2.2.12", "Empty: none is kept.", 0, 0},
+    HELP(CL_RG_SERVER, "6.2.0"),
     {"len", cl_cmd_slowlog_len, 2, ADMIN | LOAD, 0, 0, 0, CL_RG_SERVER, "2.2.12", "0.", 0, 0},
     {"reset", cl_cmd_slowlog_reset, 2, ADMIN | LOAD, 0, 0, 0, CL_RG_SERVER, "2.2.12", "Accepted.", 0, 0},
     {0}};
 
 static const struct cl_rcmd pubsub_subs[] = {{"channels", cl_cmd_pubsub_channels, -2, CL_RF_PUBSUB | LOAD, 0, 0, 0,
                                               CL_RG_PUBSUB, "2.8.0", "Channels with subscribers.", 0, 0},
+                                             HELP(CL_RG_PUBSUB, "6.2.0"),
                                              {"numpat", cl_cmd_pubsub_numpat, 2, CL_RF_PUBSUB | LOAD, 0, 0, 0,
                                               CL_RG_PUBSUB, "2.8.0", "How many patterns there are.", 0, 0},
                                              {"numsub", cl_cmd_pubsub_numsub, -2, CL_RF_PUBSUB | LOAD, 0, 0, 0,
@@ -92,13 +104,18 @@ static const struct cl_rcmd pubsub_subs[] = {{"channels", cl_cmd_pubsub_channels
 
 static const struct cl_rcmd function_subs[] = {{"flush", cl_cmd_function_flush, -2, NOSCRIPT | W, 0, 0, 0,
                                                 CL_RG_SCRIPTING, "7.0.0", "Accepted: there are none.", 0, 0},
+                                               HELP(CL_RG_SCRIPTING, "7.0.0"),
                                                {0}};
 
 static const struct cl_rcmd acl_subs[] = {
-    {"whoami", cl_cmd_acl_whoami, 2, NOSCRIPT | LOAD, 0, 0, 0, CL_RG_SERVER, "6.0.0", "default", 0, 0}, {0}};
+    HELP(CL_RG_SERVER, "6.0.0"),
+    {"whoami", cl_cmd_acl_whoami, 2, NOSCRIPT | LOAD, 0, 0, 0, CL_RG_SERVER, "6.0.0", "default", 0, 0},
+    {0}};
 
 static const struct cl_rcmd xinfo_subs[] = {
-    {"stream", cl_cmd_xinfo_stream, -3, R, 2, 2, 1, CL_RG_STREAM, "5.0.0", "Length, IDs, first and last.", 0, 0}, {0}};
+    HELP(CL_RG_STREAM, "5.0.0"),
+    {"stream", cl_cmd_xinfo_stream, -3, R, 2, 2, 1, CL_RG_STREAM, "5.0.0", "Length, IDs, first and last.", 0, 0},
+    {0}};
 
 /* A number at argument `at`, and so many keys behind it. */
 static int counted_keys(const struct cl_slice *argv, uint32_t argc, uint32_t at, uint32_t *out)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from ...runtime.errors import CorelaneError
 
@@ -61,7 +61,7 @@ class Target:
     @property
     def shown(self) -> str:
         """The URL without its password."""
-        return self.url.replace(f":{self.password}@", ":...@") if self.password else self.url
+        return _shown(self.url)
 
     def greeting(self) -> tuple[bytes, int]:
         """What is sent on each new connection, and how many "+OK" answer it."""
@@ -80,9 +80,35 @@ def _resp(words: list[str]) -> bytes:
     return b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded)
 
 
+def _shown(url: str) -> str:
+    """A URL without its password, however that is written; also one that is none."""
+    head, mark, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    who, at, host = authority.rpartition("@")
+    user, colon, _ = who.partition(":")
+    return f"{head}{mark}{user}{colon}{'...' if colon else ''}{at}{host}{slash}{path}"
+
+
+def _written(path: str) -> str:
+    """As it goes into a request's line: what cannot stand there is encoded, the rest is as it was."""
+    return "".join(char if "!" <= char <= "~" else quote(char) for char in path)
+
+
+def _check_user(what: str, parts: SplitResult) -> None:
+    """Who has a name in the URL is told where it would be ignored."""
+    if parts.scheme in ("redis", "rediss"):
+        if parts.username and not parts.password:
+            raise CorelaneError(what, "a user needs a password", f"write it as {parts.scheme}://USER:PASSWORD@HOST")
+    elif parts.scheme in ("http", "https"):
+        if parts.username is not None:
+            raise CorelaneError(what, "a user in the URL is not sent", "give --header 'Authorization: ...'")
+    elif parts.username is not None:
+        raise CorelaneError(what, f"{parts.scheme}:// knows no users", "leave it out")
+
+
 def parse(url: str) -> Target:
     """A URL's parts. CorelaneError if it names no server that can be loaded."""
-    what = f"load {url}"
+    what = f"load {_shown(url)}"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -92,7 +118,9 @@ def parse(url: str) -> Target:
         raise CorelaneError(what, f"it does not begin with one of {SCHEMES}", "write it as memcached://HOST:PORT")
     if not host:
         raise CorelaneError(what, "it names no host", f"write it as {parts.scheme}://HOST:PORT")
-    port = port or PORTS[parts.scheme]
+    _check_user(what, parts)
+    if port is None:
+        port = PORTS[parts.scheme]
     if not port:
         raise CorelaneError(what, "it names no port", f"write it as {parts.scheme}://{host}:PORT")
     path = parts.path or "/"
@@ -102,7 +130,9 @@ def parse(url: str) -> Target:
         )
     if parts.scheme in ("memcached", "udp", "tcp") and path != "/":
         raise CorelaneError(what, f"{parts.scheme}:// has no path", f"leave {path} out")
-    path += f"?{parts.query}" if parts.query else ""
+    if parts.query and PROTOCOLS.get(parts.scheme, parts.scheme) != "http":
+        raise CorelaneError(what, f"{parts.scheme}:// has no query", f"leave ?{parts.query} out")
+    path = _written(path + (f"?{parts.query}" if parts.query else ""))
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return Target(url, parts.scheme, host, port, path, user, password)
 

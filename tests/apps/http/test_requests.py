@@ -206,6 +206,14 @@ def test_answers_say_what_they_are(server: Server) -> None:
     assert server.get("/none", method="HEAD").body == b""
 
 
+@pytest.mark.parametrize("line", [b"Host: there", b"Expect: x", b"X : y", b"Content-Length: -1"])
+def test_a_head_that_is_refused_has_no_body(server: Server, line: bytes) -> None:
+    raw, state = server.raw(b"HEAD / HTTP/1.1\r\n" + H + line + b"\r\n\r\n")
+    assert raw.startswith(b"HTTP/1.1 4")
+    assert raw.find(b"\r\n\r\n") == len(raw) - 4
+    assert state in (SHUT, CLOSED)
+
+
 def test_counts(server: Server) -> None:
     server.raw(TABLE["pipelined"][0])
     server.raw(TABLE["a long body"][0])

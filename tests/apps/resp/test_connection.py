@@ -19,6 +19,7 @@ def test_errors_are_worded_as_redis_words_them(agree: Callable[..., None]) -> No
         OBJECT|OBJECT NOPE x|OBJECT ENCODING|MEMORY USAGE none|MEMORY NOPE|SELECT x|SELECT 99|SELECT 3|SELECT -1|AUTH x
         AUTH a b|AUTH a b c|AUTH default x|CLIENT|CLIENT NOPE|CLIENT GETNAME|CLIENT SETNAME me|CLIENT GETNAME
         CLIENT SETNAME a\x07|CLIENT REPLY x|CLIENT KILL x|CLIENT KILL ID x|CLIENT KILL TYPE x|CLIENT LIST TYPE x
+        CLIENT KILL USER x
         CLIENT LIST ID x|CLIENT PAUSE x|CLIENT PAUSE 0 x|CLIENT NO-EVICT ON|CLIENT NO-EVICT x|CLIENT GETREDIR
         CLIENT UNPAUSE|HELLO 1|HELLO x|HELLO 4|HELLO 2 NOPE|HELLO 2 SETNAME|HELLO 3 AUTH a|SCAN|SCAN x|SCAN 0 MATCH
         WAIT 0 0|SWAPDB 0 99|SWAPDB x 0|SWAPDB 0 x|FLUSHALL x|DBSIZE x|COMMAND NOPE|COMMAND INFO nope|COMMAND GETKEYS
@@ -42,10 +43,50 @@ def test_hello_says_what_is_spoken(client: Client) -> None:
 def test_command_tells_of_all_in_the_table(client: Client) -> None:
     count = replies(client.call("COMMAND", "COUNT"))[0][0].value
     rows = replies(client.call("COMMAND"))[0][0].value
-    names = [x.value for x in replies(client.call("COMMAND", "LIST"))[0][0].value]
+    listed = [x.value for x in replies(client.call("COMMAND", "LIST"))[0][0].value]
+    names = [name for name in listed if b"|" not in name]
+    parts = [sub.value[0].value for row in rows for sub in row.value[9].value]
     docs = replies(client.call("COMMAND", "DOCS"))[0][0].value
     assert count == len(rows) == len(names) == len(set(names)) == len(docs) // 2
     assert [row.value[0].value for row in rows] == names
+    assert parts == [name for name in listed if b"|" in name]
+
+
+def test_the_table_is_listed_by_pattern_and_category(client: Client) -> None:
+    def listed(*words: str) -> set[bytes]:
+        return {x.value for x in replies(client.call("COMMAND", "LIST", "FILTERBY", *words))[0][0].value}
+
+    assert listed("PATTERN", "get") == {b"get"}
+    assert listed("PATTERN", "config|re*") == {b"config|resetstat", b"config|rewrite"}
+    assert {b"client|help", b"command|help"} <= listed("PATTERN", "c*|help")
+    assert {b"lpush", b"blpop", b"lrange"} <= listed("ACLCAT", "list")
+    assert b"set" not in listed("ACLCAT", "list")
+    assert listed("ACLCAT", "none") == listed("MODULE", "none") == set()
+    assert client.call("COMMAND", "LIST", "FILTERBY", "x", "y") == b"-ERR syntax error\r\n"
+
+
+def test_containers_have_help(client: Client) -> None:
+    rows = replies(client.call("COMMAND"))[0][0].value
+    containers = [row.value[0].value for row in rows if row.value[9].value]
+    assert b"client" in containers
+    for name in [*containers, b"debug"]:
+        lines = [x.value for x in replies(client.call(name, "HELP"))[0][0].value]
+        head = name.upper() + b" <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+        assert lines[0] == head
+        assert b"HELP" in lines[1::2]
+        assert all(line.startswith(b"    ") for line in lines[2::2])
+        assert client.call(name, "HELP", "x").startswith(b"-ERR ")
+
+
+def test_settings_by_their_former_names(client: Client) -> None:
+    """Redis takes both names; what is so already may be asked for."""
+    client.call("CONFIG", "SET", "zset-max-ziplist-entries", 7, "list-max-ziplist-size", -3)
+    assert replies(client.call("CONFIG", "GET", "zset-max-listpack-entries"))[0][0].value[1].value == b"7"
+    assert replies(client.call("CONFIG", "GET", "list-max-listpack-size"))[0][0].value[1].value == b"-3"
+    everything = [x.value for x in replies(client.call("CONFIG", "GET", "*"))[0][0].value]
+    for name, value in zip(everything[::2], everything[1::2], strict=True):
+        assert client.call("CONFIG", "SET", name, value) == b"+OK\r\n", name
+    assert client.call("CONFIG", "SET", "save", "3600 1").startswith(b"-ERR CONFIG SET failed")
 
 
 def test_arity_flags_and_keys_are_those_of_redis(client: Client, oracle: object) -> None:

@@ -25,6 +25,7 @@ from corelane.runtime.errors import CorelaneError
         ("rediss://cache/3", "rediss", "cache", 6379, "/3"),
         ("udp://[::1]:9000", "udp", "::1", 9000, "/"),
         ("tcp://h:1", "tcp", "h", 1, "/"),
+        ("http://h/a b/\u00e9?{key}%20", "http", "h", 80, "/a%20b/%C3%A9?{key}%20"),
     ],
 )
 def test_targets(url: str, scheme: str, host: str, port: int, path: str):
@@ -43,6 +44,12 @@ def test_targets(url: str, scheme: str, host: str, port: int, path: str):
         ("tcp://x:y", "no URL"),
         ("redis://x/y", "no number of a database"),
         ("udp://x:1/y", "has no path"),
+        ("memcached://x:0", "names no port"),
+        ("memcached://x?a=b", "has no query"),
+        ("redis://x/0?a=b", "has no query"),
+        ("redis://me@x", "a user needs a password"),
+        ("memcached://me:secret@x", "knows no users"),
+        ("http://me:secret@x/", "a user in the URL is not sent"),
     ],
 )
 def test_what_is_no_target(url: str, why: str):
@@ -56,8 +63,13 @@ def test_greetings_and_passwords():
     greeting, replies = target.greeting()
     assert greeting == b"*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$4\r\np@ss\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n"
     assert replies == 2
-    assert "p%40ss" not in targets.parse("redis://:secret@x").shown
-    assert "secret" not in targets.parse("redis://:secret@x").shown
+    assert target.shown == "redis://me:...@x:1/2"
+    assert targets.parse("redis://:secret@x").shown == "redis://:...@x"
+    assert targets.parse("redis://:a@b@x").shown == "redis://:...@x"
+    assert targets.parse("http://x/a:b@c").shown == "http://x/a:b@c"
+    with pytest.raises(CorelaneError) as refused:
+        targets.parse("tcp://me:secret@x:1")
+    assert "secret" not in str(refused.value)
 
 
 def test_hosts_of_http():
