@@ -5,6 +5,9 @@
 #include "linux.h"
 #include "waits.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
 int cl_posix_socket(int fd, int domain, int type)
 {
     struct cl_posix_socket *s;
@@ -51,11 +54,20 @@ int cl_posix_duplicated(int fd, int copy)
     return rc;
 }
 
+/* Linux is told of the options of a connection that it was not asked about (options.c). */
+static void tell_options(int fd, const struct cl_posix_socket *s)
+{
+    static const int names[][2] = {{CL_STREAM_NO_DELAY, TCP_NODELAY}, {CL_STREAM_CORK, TCP_CORK}};
+    for (unsigned i = 0; i < 2 && !s->datagram; i++)
+        if (s->options & 1u << names[i][0])
+            (void)cl_linux(SYS_setsockopt, fd, IPPROTO_TCP, names[i][1], &s->option[names[i][0]], sizeof s->option[0]);
+}
+
 void cl_posix_give_to_linux(int fd, struct cl_posix_socket *s)
 {
     __atomic_fetch_add(&cl_posix_counts()->to_linux[s->datagram], 1, __ATOMIC_RELAXED);
     cl_posix_watches_to_linux(s);
-    cl_posix_options_to_linux(fd, s);
+    tell_options(fd, s);
     cl_posix_mark(fd, false);
     (void)cl_posix_leave(fd);
     for (int other = 0; cl_load_relaxed(&s->object.fds) && other < (int)CL_POSIX_FDS;

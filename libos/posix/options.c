@@ -234,15 +234,6 @@ static bool keeps_alone(const struct cl_posix_socket *s, int level, int name)
            cl_load_acquire(&s->state) == CL_POSIX_CONNECTED;
 }
 
-/* It turns out to be Linux' after all. */
-void cl_posix_options_to_linux(int fd, const struct cl_posix_socket *s)
-{
-    if (!s->datagram && s->options & 1u << CL_STREAM_NO_DELAY)
-        inherit_one(fd, IPPROTO_TCP, TCP_NODELAY, s->option[CL_STREAM_NO_DELAY]);
-    if (!s->datagram && s->options & 1u << CL_STREAM_CORK)
-        inherit_one(fd, IPPROTO_TCP, TCP_CORK, s->option[CL_STREAM_CORK]);
-}
-
 int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
     int number = 0;

@@ -91,8 +91,6 @@ int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt);
 void cl_posix_linger(struct cl_posix_socket *s);
 /* options.c: s, of the descriptor fd, has come from a listener: it has its options. */
 void cl_posix_inherit(const struct cl_posix_socket *l, int fd, struct cl_posix_socket *s);
-/* The socket of fd turns out to be Linux', who is to know its options. */
-void cl_posix_options_to_linux(int fd, const struct cl_posix_socket *s);
 /* What was written with MSG_MORE waits for no more. */
 void cl_posix_no_more(int fd);
 /* A datagram socket is bound: have it receive. -EADDRINUSE, -EMFILE, -ENOMEM. */
