@@ -106,7 +106,7 @@ static void draw(struct offer *o)
 static void keep(struct offer *o, uint64_t first)
 {
     const struct cl_raw_board *b = o->b;
-    if (!o->load->steps || o->out->steps == CL_RAW_STEPS)
+    if (!o->load->steps || o->out->steps == CL_RAW_STEPS || !first)
         return;
     o->load->steps[o->out->steps++] = (struct cl_raw_step){b->due[o->served], o->decided_tsc, cl_load_relaxed(&b->seen),
                                                            cl_load_relaxed(&b->began), first};
