@@ -262,7 +262,7 @@ class NetworkConfig(Group):
     gateway: str | None = option(None, "next hop for what is outside of the subnet", check=_address)
     mtu: int = option(1500, "largest IP packet in bytes", low=576, high=9000)
     flood_frames_per_s: int = option(
-        250, "broadcasts and multicasts that an uplink may bring a second; 0: no limit", low=0, high=10**9
+        250, "broadcasts and multicasts a second, of an uplink and of an application; 0: no limit", low=0, high=10**9
     )
     flood_burst_frames: int = option(64, "and at once after a pause", low=1, high=1 << 20)
 

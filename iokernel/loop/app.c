@@ -164,6 +164,9 @@ static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c
     cl_bucket_init(&app->bytes, lim->bytes_per_s, cl_max(lim->burst_bytes ? lim->burst_bytes : 65536, l.buffer_bytes),
                    false, hz, now);
     cl_bucket_init(&app->wakes, WAKES_PER_S, WAKES_BURST, true, hz, now);
+    uint32_t floods_per_s = io->config.floods_per_s;
+    cl_bucket_init(&app->floods, floods_per_s == CL_IO_NO_LIMIT ? 0 : floods_per_s, io->config.floods_burst, true, hz,
+                   now);
     *rc = c->members > 1 ? io_group_enter(io, app, c, err) : 0;
     if (*rc == 0 && io->config.manage_cores)
         *rc = io_allot(io, app, c, err);

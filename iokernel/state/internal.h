@@ -80,6 +80,7 @@ struct io_app {
     uint32_t staged;                       /* of its frames wait for uplinks */
     bool throttled;                        /* a limit keeps frames in its rings */
     struct cl_bucket frames, bytes, wakes; /* wakes: system calls that we make for it */
+    struct cl_bucket floods;               /* frames for everybody that it may send */
     struct cl_io_app_stats stats CL_ALIGNED(CL_CACHELINE);
     struct io_allotment cores; /* where cores are managed */
     bool ready, draining;      /* as a member of a group */

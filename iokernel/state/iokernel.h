@@ -78,7 +78,7 @@ struct cl_io_config {
     uint32_t blocked_us;    /* how long an owner may sleep in the kernel, or be stopped, beside one that waits [1000] */
     /* Frames for everybody (broadcast, multicast) that each uplink may bring a second, and at once after a pause; all
      * loops together. */
-    uint32_t floods_per_s; /* [250]; CL_IO_NO_LIMIT: as many as come */
+    uint32_t floods_per_s; /* [250] of an uplink and of an application; CL_IO_NO_LIMIT: as many as come */
     uint32_t floods_burst; /* [64] */
     uint64_t flow_key;     /* of the hashes that choose a member of a group [random] */
     uint32_t scan_only;    /* 1: calls for help are found when the interval is over, whoever rings */
@@ -143,6 +143,7 @@ struct cl_io_app_stats {
     uint64_t tx_dropped_malformed;   /* is not what its type says */
     uint64_t tx_dropped_ethertype;   /* neither IPv4 nor ARP, and it may not send others */
     uint64_t tx_dropped_spoofed;     /* another's MAC or IPv4 address as source */
+    uint64_t tx_dropped_flood;       /* for everybody, above what an application may send a second */
     uint64_t tx_dropped_no_route;    /* no application of that address, and no uplink */
     uint64_t tx_dropped_uplink_full; /* its share of the uplink's queue was used up */
     uint64_t tx_dropped_loop_full;   /* the ring to another loop was full */

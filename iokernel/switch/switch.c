@@ -96,6 +96,18 @@ static bool out_towards(struct io_loop *loop, struct io_app *app, uint64_t dst, 
     return any;
 }
 
+/* Each of them is work for all others, whose time it takes. */
+static bool may_flood(const struct io_loop *loop, struct io_app *app)
+{
+    cl_bucket_refill(&app->floods, loop->now);
+    if (!cl_bucket_open(&app->floods)) {
+        io_count(app->stats.tx_dropped_flood, 1);
+        return false;
+    }
+    cl_bucket_take(&app->floods, 1);
+    return true;
+}
+
 /* Broadcast and multicast: every application and every uplink; ARP for a local application is answered instead. */
 static int32_t send_to_group(struct io_loop *loop, struct io_app *app, const struct io_frame *f, uint64_t dst)
 {
@@ -116,6 +128,8 @@ static int32_t send_to_group(struct io_loop *loop, struct io_app *app, const str
     }
     uint32_t copies = loop->n_uplinks;
     if (!question) {
+        if (!may_flood(loop, app))
+            return COST_DROP;
         io_deliver_all(loop, f, app);
         for (uint32_t l = 0; l < loop->io->config.n_loops; l++)
             if (l != loop->index)

@@ -225,6 +225,31 @@ def test_an_uplink_may_bring_so_many_frames_for_everybody_and_no_more(
     assert got == 1000, "what is for one application has no part in it"
 
 
+@pytest.mark.parametrize(("per_s", "burst"), [(250, 64), (10, 1)])
+def test_an_application_may_send_so_many_frames_for_everybody_and_no_more(start, attach, per_s, burst):
+    """Or it has all others look at each, whatever an uplink may bring. What is for one has no part in it."""
+    network = NetworkConfig(flood_frames_per_s=per_s, flood_burst_frames=burst)
+    io = start(manual_hz=HZ, network=network)
+    a, b = attach("a"), attach("b")
+    me = (mac_bytes(a), ip_int(a))
+    shouts = [
+        udp_frame(me, (BROADCAST, 0xFFFFFFFF), b"all"),
+        udp_frame(me, (bytes.fromhex("01005e000001"), ipv4_to_int("224.0.0.1")), b"group"),
+        arp_frame(1, me, (bytes(6), me[1]), BROADCAST),
+    ]
+    mine, got = udp_frame(me, (mac_bytes(b), ip_int(b)), b"for one"), 0
+    for i in range(1, 401):
+        now = i * HZ // 100
+        assert i > 300 or a.send([*shouts, mine]) == 4
+        io.step(now)
+        got += b.recv(64).count(mine)
+        flooded = stats_of(io, "a")["tx_flooded"]
+        assert flooded <= burst + per_s * now / HZ
+    assert flooded + stats_of(io, "a")["tx_dropped_flood"] == 3 * 300
+    assert flooded >= 0.9 * per_s * 3  # what comes between two steps while the bucket is full is lost
+    assert got == 300
+
+
 def test_without_a_limit_all_frames_for_everybody_come_in(start, attach, link):
     inner, outer = link(ring_slots=256)
     io = start(uplinks=[inner], manual_hz=HZ, network=NetworkConfig(flood_frames_per_s=0))

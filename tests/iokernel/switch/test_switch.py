@@ -22,7 +22,7 @@ from cltest.switching import (
 
 from corelane.drivers.nic.nic import ipv4_to_int, mac_to_bytes
 from corelane.drivers.port.port import PortMemory
-from corelane.iokernel import AppConfig, Idle, Outside
+from corelane.iokernel import AppConfig, Idle, NetworkConfig, Outside
 from corelane.iokernel.control.addresses import stable_mac
 
 
@@ -435,7 +435,7 @@ def test_an_empty_place_of_the_learned_addresses_is_not_the_address_zero(start, 
 
 def test_copies_that_find_the_ring_to_another_loop_full_are_counted(start, attach):
     apps = {"a": AppConfig(loop=0), "b": AppConfig(loop=1)}
-    io = start(loop_cpus=[-1, -1], apps=apps, manual_hz=10**9)
+    io = start(loop_cpus=[-1, -1], apps=apps, manual_hz=10**9, network=NetworkConfig(flood_frames_per_s=0))
     a, b = attach("a"), attach("b")
     call = udp_frame((mac_bytes(a), ip_int(a)), (BROADCAST, 0xFFFFFFFF), b"all")
     for now in range(1, 1001):  # loop 1 does not run meanwhile

@@ -55,7 +55,7 @@ static void check_balance(uint32_t id)
     CHECK_EQ(s.tx_taken, s.tx_local + s.tx_remote + s.tx_uplink + s.tx_flooded + s.tx_answered + s.tx_handed_on +
                              s.tx_dropped_descriptor + s.tx_dropped_malformed + s.tx_dropped_spoofed +
                              s.tx_dropped_no_route + s.tx_dropped_uplink_full + s.tx_dropped_loop_full +
-                             s.tx_dropped_ethertype);
+                             s.tx_dropped_ethertype + s.tx_dropped_flood);
     CHECK_EQ(s.rx_offered, s.rx_delivered + s.rx_dropped_ring_full + s.rx_dropped_no_buffer + s.rx_dropped_too_long);
     CHECK_EQ(s.buffers_free + s.buffers_lent, BUFFERS);
 }
