@@ -6,7 +6,7 @@ does not decide that. `@pytest.mark.soak(short=True)` marks one that has a short
 CORELANE_SOAK_S is the time of each soak, and says that this is a run of soaks: no other test runs. With
 CORELANE_SOAK_TOTAL_S the soaks are drawn: they come in a random order, and one that does not fit into what is left of
 that time is skipped. Every other one is of code that changed lately. CORELANE_SOAK_SEED, which is printed, repeats a
-draw. CI has 120 s: a soak whose takes_s is more than 100 is never drawn there.
+draw. CI has 30 s: a soak whose takes_s is more than that is never drawn there.
 """
 
 from __future__ import annotations
