@@ -72,7 +72,9 @@ static void parked(void)
 static void several(void)
 {
     UNTIL(fake_is_parked(&fake, 0));
-    uint64_t now = cl_tsc();
+    uint64_t now =
+        cl_tsc() + (uint64_t)cl_ns_to_ticks(cl_clock_default(), 50000000); /* it says so before it lies down */
+    UNTIL(cl_tsc() > now + 1001);
     cl_store_relaxed(&fake_slot(&fake, 0)->lost_tsc, now);
     hand(OTHER, now + 1000, now + 1001);
     end();
