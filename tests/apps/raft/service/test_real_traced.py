@@ -57,12 +57,15 @@ def seen_by(group: SwitchGroup, node: int, make_slow: Callable[[], object]) -> t
             assert client.command(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
             parts.append(segment.read())
 
+        services, hz = segment.services(), segment.hz
+
         def all_there() -> bool:
             parts.append(segment.read())
-            return sum(len(part.commands) for part in parts) >= USUAL + SLOW
+            messages = table(joined(parts), services, hz).of_service(services.index("Raft 7400")).messages
+            return min(sum(len(part.commands) for part in parts), len(messages)) >= USUAL + SLOW
 
         wait_until(all_there, 60, "the last one to be written down")
-        return joined(parts), segment.services(), segment.hz
+        return joined(parts), services, hz
 
 
 def blamed(seen: tuple[Records, list[str], int]) -> Blame:
