@@ -293,7 +293,7 @@ class Canvas:
             self._add_legend(axis, self._legends.get(panel) or axis.get_legend_handles_labels()[0])
         self._standing_captions(document)
         width, tall = self.figure.get_size_inches()
-        lines = [line for c in self.captions for line in textwrap.wrap(c, int(17.5 * width))]
+        lines = [line for c in self.captions for line in textwrap.wrap(c, int(16.8 * width))]
         height = (LINE_IN * len(lines) + 0.1) / tall
         self.figure.text(0.02, 0.01, "\n".join(lines), fontsize=7.5, va="bottom", color="#444444", linespacing=1.35)
         self.figure.tight_layout(rect=(0, min(height, 0.45), 1, 0.98))
