@@ -391,7 +391,8 @@ struct cl_flow *cl_tcp_flows_run(struct cl_netif *nif, struct cl_flow *f, struct
     return f;
 }
 
-bool cl_tcp_hold(struct cl_tcp_conn *c)
+/* wake: else, whoever works on it takes one turn more. */
+static inline bool hold(struct cl_tcp_conn *c, bool wake)
 {
     struct cl_tcp_block *b = cl_tcp_block_of(c);
     struct cl_tcp_net *net = cl_tcp_net_of(b->flow.nif);
@@ -400,23 +401,20 @@ bool cl_tcp_hold(struct cl_tcp_conn *c)
     bool idle = b->flow.state == CL_FLOW_IDLE;
     if (idle)
         cl_flow_hold(&b->flow);
-    else
+    else if (wake)
         (void)cl_flow_wake(&b->flow); /* false: it is not idle */
     cl_flow_unlock(&net->table, bucket);
     return idle;
 }
 
+bool cl_tcp_hold(struct cl_tcp_conn *c)
+{
+    return hold(c, true);
+}
+
 bool cl_tcp_try_hold(struct cl_tcp_conn *c)
 {
-    struct cl_tcp_block *b = cl_tcp_block_of(c);
-    struct cl_tcp_net *net = cl_tcp_net_of(b->flow.nif);
-    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
-    cl_flow_lock(&net->table, bucket);
-    bool idle = b->flow.state == CL_FLOW_IDLE;
-    if (idle)
-        cl_flow_hold(&b->flow);
-    cl_flow_unlock(&net->table, bucket);
-    return idle;
+    return hold(c, false);
 }
 
 /* No clock is read, no timer looked at, and nothing sent: what a turn ends with is as it was. */
