@@ -25,7 +25,8 @@
  * its side. Who sets the bit takes the count to 0 in the same section, and posts as often when it has let the guard go.
  * So either the waiter sees the bit, or it is posted for. One that wakes by its time-out and finds itself still counted
  * takes itself out; else the post is there or on its way, and it takes that, and looks again. A bit is cleared only
- * inside of a turn, or between two, after looking at the connection, and the callbacks that set it run in turns of the same connection:
+ * inside of a turn, or between two, after looking at the connection, and the callbacks that set it run in turns of the
+ * same connection:
  *   DATA   set by `data`, cleared by a read that leaves nothing. It may be set with nothing there (`data` is called
  *          before the bytes are kept, and memory may be short); never the other way round.
  *   ROOM   set by `opened` and `writable`, cleared by a write that took less than it was given: of which the machine
