@@ -24,7 +24,7 @@ _WAIT_S = 3.0  # for a storage area that is being made, when we stop
 
 
 class AreaRequests:
-    """Owned by the control thread. charge: called by any thread with what it did for a user (Turns.charge)."""
+    """Owned by the control thread. charge: called by any thread with what it did for a user (Turns.charge_own)."""
 
     def __init__(
         self, areas: Areas | None, connections: Connections, counts: Counters, charge: Callable[[int, float], None]

@@ -15,7 +15,7 @@ import os
 import selectors
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ...runtime.errors import SystemLimit
@@ -89,7 +89,7 @@ class ControlServer:
         )
         self._registrations = Registrations(registry, self._connections, counts, self._listener.make_room)
         self._policies = PolicyRequests(registry, self._connections, counts)
-        self._areas = AreaRequests(areas, self._connections, counts, self._turns.charge)
+        self._areas = AreaRequests(areas, self._connections, counts, self._turns.charge_own)
         traces = TraceRequests(registry, self._connections, counts, self._registrations)
         self._requests = Requests(
             registry, self._connections, counts, self._registrations, self._policies, self._areas, traces
@@ -106,8 +106,9 @@ class ControlServer:
     def serve(self) -> None:
         """Handle events until `stop`; then close everything. Registered applications see their iokernel go."""
         try:
+            self._turns.begin()
             while not self._stopping:
-                for key, events in self._multiplexer.select(self._timeout()):
+                for key, events in self._events():
                     self._step(functools.partial(self._dispatch, key, events), key.data)
                 self._step(self._work)
                 self._step(self._areas.step)
@@ -119,6 +120,16 @@ class ControlServer:
                 self._turns.end()
         finally:
             self.close()
+
+    def _events(self) -> Iterator[tuple[selectors.SelectorKey, int]]:
+        """Wait for what happens. Where we wake up since a user has paid, what waits of his is part of this round."""
+        came = False
+        for event in self._multiplexer.select(self._timeout()):
+            came = True
+            yield event
+        if not came and self._turns.due <= time.monotonic():
+            self._turns.end()
+            yield from self._multiplexer.select(0)
 
     def _step(self, what: Callable[[], None], connection: Connection | None = None) -> None:
         """One thing that is to be done. A fault of ours in it ends nothing but the connection that it was done for."""

@@ -23,19 +23,29 @@ _WAIT_MOST_S = 0.5  # for one large storage area, say
 
 
 class Turns:
-    """Owned by the control thread; others only `charge`."""
+    """Owned by the control thread; others only `charge_own`."""
 
     def __init__(self, multiplexer: Multiplexer) -> None:
         self._multiplexer = multiplexer
         self._paid: dict[int, float] = {}  # when a user will have paid for what was done for him, with his share
+        self._charged: Counter[int] = Counter()  # ns in this round, by user, those who are trusted, too
+        self._round_since = 0.0  # when it began, in CPU time of our thread
         self.due = float("inf")
         """When somebody has paid who is held back, on the monotonic clock; inf: nobody is."""
 
     def charge(self, uid: int, begun: float) -> None:
-        """What the calling thread has done since it had used so much CPU time was done for a user."""
+        """What the control thread has done since it had used so much CPU time was done for a user."""
         self._charge(uid, time.thread_time() - begun)
 
+    def charge_own(self, uid: int, begun: float) -> None:
+        """The same of a thread that is not ours, by which it is called."""
+        self._owes(uid, time.thread_time() - begun)
+
     def _charge(self, uid: int, used_s: float) -> None:
+        self._charged[uid] += int(used_s * 1e9)
+        self._owes(uid, used_s)
+
+    def _owes(self, uid: int, used_s: float) -> None:
         if not trusted(uid):
             now = time.monotonic()
             paid = max(self._paid.get(uid, now), now) + used_s / _SHARE
@@ -67,8 +77,24 @@ class Turns:
             self.charge(uid, charged_from)
             connection.since = ended / 1e9
 
+    def begin(self) -> None:
+        """The first round begins."""
+        self._round_since = time.thread_time()
+
+    def _charge_round(self) -> None:
+        """What this round took beside what was charged one by one: waking up, and looking what else there is to do. Who
+        had the round's work done has caused it, each for his part. It may be half of all."""
+        now, charged = time.thread_time(), self._charged.total()
+        if charged:
+            rest_s = now - self._round_since - charged / 1e9
+            for uid, part in self._charged.items():
+                self._owes(uid, rest_s * part / charged)
+            self._charged.clear()
+        self._round_since = now
+
     def end(self) -> None:
         """A round ends: hold back who has had more than his share, and no longer who has paid."""
+        self._charge_round()
         now, self.due = time.monotonic(), float("inf")
         for uid, paid in list(self._paid.items()):
             if (due := paid - _BURST_S / _SHARE) > now:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import selectors
@@ -19,6 +20,7 @@ from cltest.registry import FakeRegistry, serving
 from corelane.iokernel import Access, UserConfig
 from corelane.iokernel.control import listener, turns
 from corelane.iokernel.control.callers import Came
+from corelane.iokernel.control.multiplexer import Multiplexer
 from corelane.iokernel.control.registry import Grant
 from corelane.iokernel.control.server import ControlServer
 from corelane.iokernel.control.users import Users
@@ -44,6 +46,14 @@ class Slow(FakeRegistry):
         self.calls.append("register" if peer.trusted else f"register {peer.pid}")
         threading.Event().wait(0 if peer.trusted else turns._TURN_S * 1.5)
         return super().register(hello, peer)
+
+
+class Sweeping(Slow):
+    """A registry that notes each round, too."""
+
+    def sweep(self) -> bool:
+        self.calls.append("sweep")
+        return super().sweep()
 
 
 @contextlib.contextmanager
@@ -193,3 +203,37 @@ def test_after_those_who_have_had_their_share_whoever_connects_waits(
         wait_until(lambda: control.counts["connections"] == WAITING)
         wait_until(lambda: len(pauses) == greedy)
     assert pauses == [listener._GREEDY_PAUSE_S] * greedy
+
+
+def test_a_round_is_charged_to_those_whose_work_was_done_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waking up and looking around may take as long as their messages. Each has his part; one who is trusted, too."""
+    now = 0.0
+    monkeypatch.setattr(turns.time, "thread_time", lambda: now)
+    monkeypatch.setattr(turns.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(turns, "_SHARE", 0.5)
+    ours = turns.Turns(Multiplexer())
+    ours.begin()
+    now = 0.010  # it woke up,
+    ours.end()  # and nobody had asked for anything
+    now = 0.012
+    for uid, took in ((12001, 0.003), (12002, 0.001), (os.geteuid(), 0.004)):
+        begun, now = now, now + took
+        ours.charge(uid, begun)
+    now += 0.006
+    ours.end()
+    assert ours._paid == pytest.approx({12001: 100 + (0.003 + 0.003) / 0.5, 12002: 100 + (0.001 + 0.001) / 0.5})
+
+
+def test_what_waits_of_one_who_has_paid_is_done_in_the_round_that_wakes_up_for_it(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch, users_of: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(turns, "_SHARE", 1e-9)
+    monkeypatch.setattr(turns, "_BURST_S", 0)
+    monkeypatch.setattr(turns, "_WAIT_MOST_S", 0.02)
+    users_of(12001)
+    registry = Sweeping()
+    control = ControlServer(socket_path, registry, Access(uids=(12001,)), patience_s=30)
+    with serving(control), flood(socket_path, 1, STATS * 5):
+        wait_until(lambda: registry.calls.count("stats") == 5)
+    asked = [i for i, call in enumerate(registry.calls) if call == "stats"]
+    assert [registry.calls[a:b] for a, b in itertools.pairwise(asked)] == [["stats", "sweep"]] * 4
