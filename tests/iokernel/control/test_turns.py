@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import selectors
 import threading
+import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,8 +21,10 @@ from cltest.registry import FakeRegistry, serving
 from corelane.iokernel import Access, UserConfig
 from corelane.iokernel.control import listener, turns
 from corelane.iokernel.control.callers import Came
+from corelane.iokernel.control.multiplexer import Multiplexer
 from corelane.iokernel.control.registry import Grant
 from corelane.iokernel.control.server import ControlServer
+from corelane.iokernel.control.turns import Turns
 from corelane.iokernel.control.users import Users
 from corelane.runtime.peers import Peer
 
@@ -165,13 +169,52 @@ def all_who_come_are(uid: int, control: ControlServer, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("uid", [12001, os.geteuid()], ids=["a user", "one who is trusted"])
 def test_who_connects_and_goes_is_charged_for_it(socket_path: str, monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
-    control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    control = ControlServer(socket_path, FakeRegistry(), Access(uids=(12001,)), patience_s=30)
     all_who_come_are(uid, control, monkeypatch)
     monkeypatch.setattr(turns, "_SHARE", 1e-9)  # or it is paid for at once
     for _ in range(10):
         connect(socket_path).close()
     ask_to_register(socket_path, serving(control))
     assert set(control._turns._paid) == {uid} - {os.geteuid()}
+
+
+def test_a_round_is_charged_to_those_for_whom_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what is done once in it, whatever came: a little that came often would have it for nothing."""
+    used, clock = [5.0], types.SimpleNamespace(thread_time=lambda: used[0], monotonic=lambda: 0.0)
+    monkeypatch.setattr(turns, "time", clock)
+    monkeypatch.setattr(turns, "_SHARE", 0.5)
+    some = Turns(Multiplexer())
+    some.end()
+    for uid, cpu_s in ((12001, 0.01), (12001, 0.01), (12002, 0.02), (os.geteuid(), 0.02)):
+        begun = used[0]
+        used[0] += cpu_s
+        some.charge(uid, begun)
+    used[0] += 0.04
+    some.end()
+    assert some._paid == {12001: pytest.approx(0.08), 12002: pytest.approx(0.06)}
+    used[0] += 1
+    some.end()
+    assert some._paid[12001] == pytest.approx(0.08)
+
+
+def test_those_who_may_not_attach_have_one_share_whatever_their_ids(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = ControlServer(socket_path, FakeRegistry(), Access(uids=(12001,)), patience_s=30)
+    monkeypatch.setattr(turns, "_SHARE", 1e-9)
+    take, uids = control._listener._callers.take, itertools.count(12002)
+
+    def takes(most: int) -> Came:
+        came = take(most)
+        came.users = Counter({next(uids): came.users.total(), 12001: came.users.total()})
+        return came
+
+    monkeypatch.setattr(control._listener._callers, "take", takes)
+    with serving(control):
+        for n in range(1, 4):
+            connect(socket_path).close()
+            wait_until(lambda n=n: control.counts["connections"] >= 2 * n)
+        assert set(control._turns._paid) == {12001, turns.STRANGERS}
 
 
 @pytest.mark.parametrize("greedy", [True, False])
@@ -181,7 +224,7 @@ def test_after_those_who_have_had_their_share_whoever_connects_waits(
     """For a moment, once the queue is empty: others may stand behind them."""
     pauses: list[float] = []
     monkeypatch.setattr(listener, "_WITH_GONE", AT_ONCE)
-    control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    control = ControlServer(socket_path, FakeRegistry(), Access(uids=(12001,)), patience_s=30)
     all_who_come_are(12001, control, monkeypatch)
     control._turns._paid[12001] = math.inf if greedy else 0.0
     monkeypatch.setattr(control._turns, "charge", lambda _uid, _begun: None)
