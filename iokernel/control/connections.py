@@ -181,6 +181,7 @@ class Connections:
         self._counts[counter] += 1
         connection.closing = True
         connection.received.clear()
+        self.ready.pop(connection, None)  # what it sent behind what is refused now
         self.send(connection, refusal(code, text))
 
     def _flush(self, connection: Connection) -> None:

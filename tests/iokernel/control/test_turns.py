@@ -15,21 +15,33 @@ from typing import Any
 
 import pytest
 from cltest import wait_until
-from cltest.control import STATS, connect, hello, refusal
+from cltest.control import STATS, area, connect, hello, refusal
 from cltest.registry import FakeRegistry, serving
 
 from corelane.iokernel import Access, UserConfig
+from corelane.iokernel._native import lib
+from corelane.iokernel.areas.areas import Areas
 from corelane.iokernel.control import listener, turns
 from corelane.iokernel.control.callers import Came
+from corelane.iokernel.control.jobs import Jobs
 from corelane.iokernel.control.multiplexer import Multiplexer
 from corelane.iokernel.control.registry import Grant
 from corelane.iokernel.control.server import ControlServer
 from corelane.iokernel.control.turns import Turns
 from corelane.iokernel.control.users import Users
+from corelane.runtime.errors import CorelaneError
 from corelane.runtime.peers import Peer
 
 AT_ONCE = 64
 WAITING = 2 * AT_ONCE + 1  # the last one is seen to be the last
+
+
+class NoAreas(Areas):
+    def __init__(self) -> None:
+        pass
+
+    def handle(self, op: int, name: str, size: int, owner: str, peer: Peer) -> tuple[dict[str, Any], int]:
+        raise CorelaneError("storage areas", "there are none")
 
 
 class Slow(FakeRegistry):
@@ -152,6 +164,26 @@ def test_while_somebody_must_wait_the_thread_sleeps(
     with serving(control), flood(socket_path, 20, STATS * 3):
         wait_until(lambda: registry.calls.count("stats") >= 3)
     assert len(rounds) < 200  # a loop that does not sleep makes thousands in this time
+
+
+def test_who_is_refused_while_more_of_his_waits_holds_nobody_up(
+    socket_path: str, users_of: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused has been done by another thread meanwhile; what he sent behind it waits for his next turn."""
+    users_of(12001, os.geteuid())
+    control = ControlServer(socket_path, FakeRegistry(), Access(uids=(12001,)), patience_s=30, areas=NoAreas())
+    put = Jobs.put
+
+    def holds_him_back(jobs: Jobs, user: int, tag: Any, function: Callable[[], Any]) -> None:
+        control._turns._paid[user] = math.inf
+        put(jobs, user, tag, function)
+
+    monkeypatch.setattr(Jobs, "put", holds_him_back)
+    with connect(socket_path) as greedy, serving(control):
+        greedy.sendall(area(lib.CL_CONTROL_AREA_LIST) + STATS)
+        assert "there are none" in refusal(greedy)
+        ask_to_register(socket_path)
+    assert control.counts["failed"] == 0
 
 
 def all_who_come_are(uid: int, control: ControlServer, monkeypatch: pytest.MonkeyPatch) -> None:
