@@ -7,6 +7,7 @@ Printed once, as node_exporter's textfile collector wants it, served over HTTP, 
 from __future__ import annotations
 
 import argparse
+import errno
 import http.server
 import io
 import ipaddress
@@ -25,6 +26,7 @@ from .watch import snapshot
 IMPORTS = ("..iokernel._native",)
 _CLIENTS = 16  # of the HTTP server at a time
 _REQUEST_S, _REQUEST_BYTES = 5.0, 16384  # that a client has for its request
+_PAUSE_S = 0.1  # after there was no descriptor for a client, who waits in the kernel's queue
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,11 +115,24 @@ class Server(http.server.ThreadingHTTPServer):
         with self._look:
             self._traces.close()
 
+    def get_request(self) -> Any:
+        """The next client. OSError: there is none, or no descriptor for it."""
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                time.sleep(_PAUSE_S)
+            raise
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        """On a thread of its own; the connection is closed if there are too many."""
-        if self._room.acquire(blocking=False):
+        """On a thread of its own; the connection is closed if there are too many, or no thread is to be had."""
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
             super().process_request(request, client_address)
-        else:
+        except RuntimeError:
+            self._room.release()
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:

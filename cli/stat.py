@@ -7,18 +7,18 @@ may hang. What is read is another process's word: it is bounded, and shown as te
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..libos._native import ffi, lib
 from ..runtime.errors import CorelaneError
+from ..runtime.memory_files import link_of, open_at, places
 from . import values
 
 IMPORTS = ("..libos._native",)
-_LINK = "/memfd:corelane-posix"
+_LINK = link_of("corelane-posix")  # CL_POSIX_COUNTS_NAME
 MAGIC = int(lib.CL_POSIX_COUNTS_MAGIC)
 
 
@@ -50,32 +50,16 @@ def run(options: argparse.Namespace) -> int:
 def read(pid: int) -> dict[str, Any] | None:
     """The counts of a process. None: it has none, or they are not ours to see."""
     size = ffi.sizeof("struct cl_posix_counts")
-    for path in _descriptors(pid):
-        try:
-            with open(path, "rb", buffering=0) as file:
+    with contextlib.suppress(OSError):  # it has ended, or is not ours to look into
+        for _, place in places(pid, _LINK):
+            with open(open_at(place), "rb", buffering=0) as file:
                 data = file.read(size)
-        except OSError:
-            continue
-        if len(data) < size:
-            continue
-        counts = ffi.from_buffer("struct cl_posix_counts *", data)
-        if counts.magic == MAGIC and counts.pid == _inner_pid(pid):
-            return {"pid": pid, "program": _name(pid), **_values(counts)}
+            if len(data) < size:
+                continue
+            counts = ffi.from_buffer("struct cl_posix_counts *", data)
+            if counts.magic == MAGIC and counts.pid == _inner_pid(pid):
+                return {"pid": pid, "program": _name(pid), **_values(counts)}
     return None
-
-
-def _descriptors(pid: int) -> Iterator[str]:
-    folder = f"/proc/{pid}/fd"
-    try:
-        numbers = os.listdir(folder)
-    except OSError:
-        return
-    for number in numbers:
-        try:
-            if os.readlink(f"{folder}/{number}").startswith(_LINK):
-                yield f"{folder}/{number}"
-        except OSError:
-            continue
 
 
 def _inner_pid(pid: int) -> int:

@@ -287,8 +287,9 @@ class _Evictions:
         self._next: dict[tuple[int, str], int] = {}  # that is told of
 
     def __call__(self) -> str:
-        found = []
-        for (app, name), n in self._iokernel.evictions().items():
+        found, now = [], self._iokernel.evictions()
+        self._next = {key: n for key, n in self._next.items() if key in now}  # the others have gone
+        for (app, name), n in now.items():
             if n >= self._next.get((app, name), 1):
                 found.append(f"{name} ({n:,} time{'s' * (n > 1)})")
                 self._next[app, name] = 10 * n

@@ -14,8 +14,10 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 
+from .memory_files import link_of, open_at, places
+
 NAME = "corelane-code"
-LINK = f"/memfd:{NAME} (deleted)"
+LINK = link_of(NAME)
 MOST_BYTES = 64 << 20  # of all pieces; those for which there is no room are not told of
 _HEADER = struct.Struct("=QQII")  # begin, end, bytes of the name, bytes of the object
 
@@ -60,13 +62,11 @@ def _own() -> int:
 
 def of_process(pid: int) -> list[Code]:
     """What it has told so far; nothing, if that cannot be read."""
-    folder, found = f"/proc/{pid}/fd", list[Code]()
+    found = list[Code]()
     with suppress(OSError):
-        for link in (f"{folder}/{name}" for name in os.listdir(folder)):
-            with suppress(OSError):
-                if os.readlink(link) == LINK:
-                    with open(link, "rb") as file:
-                        found += read(file.read(MOST_BYTES))
+        for _, place in places(pid, LINK):
+            with open(open_at(place), "rb") as file:
+                found += read(file.read(MOST_BYTES))
     return found
 
 

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ._native import ffi, lib
 from .errors import CorelaneError, check
 from .layout import dtype
+from .memory_files import link_of, open_at, places
 
 if TYPE_CHECKING:
     import numpy
 
-LINK = "/memfd:corelane-trace (deleted)"
+LINK = link_of("corelane-trace")
 """What /proc shows of a process' segments: CL_TRACE_NAME."""
 _AT_ONCE = 4096  # records that are copied by one call
 
@@ -154,8 +155,11 @@ class Segment:
         what = f"read the traces of process {pid}"
         found: list[Self] = []
         try:
-            for link in links(pid).values():
-                found.append(cls(os.open(link, os.O_RDONLY | os.O_CLOEXEC), what))
+            seen = set[int]()
+            for _, place in places(pid, LINK):
+                if (inode := os.fstat(place).st_ino) not in seen:
+                    seen.add(inode)
+                    found.append(cls(open_at(place), what))
         except (FileNotFoundError, ProcessLookupError) as error:
             close_all(found)
             raise CorelaneError(what, "there is no such process", "corelane ps lists them", errno.ESRCH) from error
@@ -272,14 +276,7 @@ class Segment:
 
 def links(pid: int) -> dict[int, str]:
     """The segments that a process has open: paths to open them by, by their inodes. Raises OSError."""
-    folder, found = f"/proc/{pid}/fd", {}
-    for link in (f"{folder}/{name}" for name in sorted(os.listdir(folder), key=int)):
-        try:
-            if os.readlink(link) == LINK:
-                found[os.stat(link).st_ino] = link
-        except FileNotFoundError:  # closed meanwhile
-            continue
-    return found
+    return {os.fstat(place).st_ino: path for path, place in places(pid, LINK)}
 
 
 def close_all(segments: Sequence[Segment]) -> None:

@@ -118,6 +118,10 @@ class Areas:
         with self._lock:
             self._claims.discard(name)
 
+    def look(self) -> None:
+        """Have the store look at its areas: who has one may have made it longer than it is."""
+        self._store.areas()
+
     def close(self) -> None:
         """Let go of the disk; areas that are open stay usable for those who have them."""
         self._store.close()
@@ -330,9 +334,10 @@ class DirectoryStore:
 
     capacity: bytes of all areas together; 0: what the file system has. Raises CorelaneError for a folder that is
     another user's, that others may write in, or that lies on a loop device without direct I/O. A descriptor is one of
-    the file, so the kernel lets its holder at nothing else. What is no regular file is no area: a symbolic link would
-    be a way to anything. The folder is locked until `close`, since two that make, count and delete in it would undo
-    each other's work.
+    the file, so the kernel lets its holder at nothing else. It lets him make the file longer, though, and fill the file
+    system by that: what is beyond the area's end is cut off at each look at it. What is no regular file is no area: a
+    symbolic link would be a way to anything. The folder is locked until `close`, since two that make, count and delete
+    in it would undo each other's work.
     """
 
     kind = "directory"
@@ -343,6 +348,8 @@ class DirectoryStore:
         self._capacity = capacity
         self._unfinished = 0  # bytes that are being written, and belong to no area yet
         self._lock = threading.Lock()  # of them
+        self._sizes: dict[str, int] = {}  # of areas as we made them, or first saw them, by the names of their files
+        self._sizing = threading.Lock()  # of these, and of cutting off what is longer
         self.notes: list[str] = []
         try:
             fresh = [path for path in (self._folder, *self._folder.parents) if not path.exists()]
@@ -376,30 +383,53 @@ class DirectoryStore:
                 path.unlink()
             elif _FILE.match(path.name) and not stat.S_ISREG(path.stat(follow_symlinks=False).st_mode):
                 self.notes.append(f"{path} is no regular file, and so no area")
+        self._seen()  # sizes as they are before anybody has one of them from us
 
     def _path(self, area: Area) -> Path:
         return self._folder / f"{area.name}@{area.owner}.area"
 
     def areas(self) -> list[Area]:
+        return [area for area, _ in self._seen()]
+
+    def _seen(self) -> list[tuple[Area, int]]:
+        """All areas, and bytes of the disk that they take."""
         out = []
         for path in self._folder.iterdir():
-            if match := _FILE.match(path.name):
+            match = _FILE.match(path.name)
+            if match is None:
+                continue
+            with contextlib.suppress(FileNotFoundError):  # it has just been deleted
                 found = path.stat(follow_symlinks=False)
                 if stat.S_ISREG(found.st_mode):
-                    out.append(Area(match["name"], int(match["owner"]), found.st_size))
+                    size = self._cut(path, found.st_size)
+                    taken = min(size, found.st_blocks * 512)
+                    out.append((Area(match["name"], int(match["owner"]), size), taken))
         return out
 
+    def _cut(self, path: Path, size: int) -> int:
+        """The size of an area whose file has that one; what is beyond it is given back to the file system."""
+        with self._sizing:
+            known = self._sizes.setdefault(path.name, size)
+            if size > known:
+                os.truncate(path, known)
+            return min(size, known)
+
+    def _set_size(self, area: Area, size: int | None) -> None:
+        """From now on nothing is cut off that is within it. None: the area is gone."""
+        with self._sizing:
+            if size is None:
+                self._sizes.pop(self._path(area).name, None)
+            else:
+                self._sizes[self._path(area).name] = size
+
     def space(self) -> tuple[int, int]:
-        at = os.statvfs(self._folder)
-        used, free = sum(self._taken(a) for a in self.areas()), at.f_bavail * at.f_frsize
+        used = sum(taken for _, taken in self._seen())
+        at = os.statvfs(self._folder)  # when what is beyond areas has been given back
+        free = at.f_bavail * at.f_frsize
         total = self._capacity or used + free
         # What is being written has its blocks, so that the file system does not call them free any more.
         left = total - used - self._unfinished if self._capacity else free
         return total, max(0, min(free, left)) // UNIT * UNIT
-
-    def _taken(self, area: Area) -> int:
-        """Bytes of the disk. Who has it open may lengthen the file by a hole, at nobody's expense."""
-        return min(area.size, self._path(area).stat(follow_symlinks=False).st_blocks * 512)
 
     @contextlib.contextmanager
     def _writing(self, name: str, more: int) -> Iterator[None]:
@@ -416,12 +446,23 @@ class DirectoryStore:
                 self._unfinished -= more
 
     def create(self, name: str, owner: int, size: int) -> None:
+        area = Area(name, owner, size)
         with self._writing(name, size):
-            blk_file.create(self._path(Area(name, owner, size)), size)
+            self._set_size(area, size)
+            try:
+                blk_file.create(self._path(area), size)
+            except BaseException:
+                self._set_size(area, None)
+                raise
 
     def grow(self, area: Area, size: int) -> None:
         with self._writing(area.name, size - area.size):
-            blk_file.grow(self._path(area), size)
+            self._set_size(area, size)
+            try:
+                blk_file.grow(self._path(area), size)
+            except BaseException:
+                self._set_size(area, area.size)
+                raise
 
     def delete(self, area: Area) -> None:
         fd = self._open_file(area)
@@ -429,6 +470,7 @@ class DirectoryStore:
             if not _lock(fd):
                 raise self._busy(area)
             self._path(area).unlink()
+            self._set_size(area, None)
             sync_folder(self._folder)
         finally:
             os.close(fd)
@@ -462,7 +504,10 @@ class DirectoryStore:
         return fd, True
 
     def in_use(self, area: Area) -> bool:
-        fd = self._open_file(area)
+        try:
+            fd = self._open_file(area)
+        except FileNotFoundError:  # it has just been deleted
+            return False
         try:
             return not _lock(fd)
         finally:

@@ -1,4 +1,8 @@
-"""Storage areas, on a client's request. Threads of their own see to them (jobs.py), a user's one after the other."""
+"""Storage areas, on a client's request. Threads of their own see to them (jobs.py), a user's one after the other.
+
+Since the first one was given to a user who is not trusted, the areas are looked at every second, whoever has one:
+Areas.look.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +24,12 @@ if TYPE_CHECKING:
     from ..areas.areas import Areas
 
 _AT_ONCE = 4  # storage areas that are made at a time, and as many that are opened or deleted meanwhile
+_LOOK_S = 1.0
 _WAIT_S = 3.0  # for a storage area that is being made, when we stop
 
 
 class AreaRequests:
-    """Owned by the control thread. charge: called by any thread with what it did for a user (Turns.charge_own)."""
+    """Owned by the control thread. charge: Turns.charge_elsewhere."""
 
     def __init__(
         self, areas: Areas | None, connections: Connections, counts: Counters, charge: Callable[[int, float], None]
@@ -35,6 +40,8 @@ class AreaRequests:
         self._charge = charge
         self._quick = Jobs(Busy, _AT_ONCE)
         self._writers = Jobs(Busy, _AT_ONCE)  # making an area takes as long as writing it
+        self._looks = False
+        self._next_look = float("inf")  # while one is under way, too
         self.jobs = {jobs.fd: jobs for jobs in (self._quick, self._writers)}
         """By a descriptor that is readable once there are results (see `answers`)."""
 
@@ -60,7 +67,14 @@ class AreaRequests:
 
     def answers(self, fd: int) -> Iterator[tuple[Connection, Any]]:
         """What to `answer`, once a descriptor of `jobs` is readable: who asked, and the result."""
-        return self.jobs[fd].results()
+        for connection, result in self.jobs[fd].results():
+            if connection is not None:
+                yield connection, result
+                continue
+            self._next_look = time.monotonic() + _LOOK_S
+            if isinstance(result, BaseException):
+                self._counts["failed"] += 1
+                self._counts.last_error = f"look at storage areas: {result}"
 
     def answer(self, connection: Connection, result: Any) -> None:
         """Tell who asked how it went."""
@@ -97,6 +111,9 @@ class AreaRequests:
         connection.areas.add(name)
         connection.deadline = float("inf")
         self._counts["areas_opened"] += 1
+        if not connection.peer.trusted and not self._looks:
+            self._looks = True
+            self._next_look = time.monotonic() + _LOOK_S
 
     def end(self, connection: Connection) -> None:
         """The connection has ended: release what it has open, forget what it waits for."""
@@ -110,10 +127,14 @@ class AreaRequests:
     @property
     def due(self) -> float:
         """When `step` has something to do, on the monotonic clock; inf: when a result has been taken."""
-        return min(jobs.due for jobs in self.jobs.values())
+        return min(self._next_look, *(jobs.due for jobs in self.jobs.values()))
 
     def step(self) -> None:
         """Call again what is due."""
+        if self._next_look <= time.monotonic():
+            assert self._areas is not None  # somebody has one
+            self._next_look = float("inf")
+            self._quick.put(None, None, self._areas.look)
         for jobs in self.jobs.values():
             jobs.step()
 

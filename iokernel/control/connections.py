@@ -94,8 +94,8 @@ class Connections:
         return connection.sock.fileno() in self._open
 
     def of_user(self, uid: int) -> int:
-        """How many a user has open."""
-        return self._of_user[uid]
+        """How many a user has open, or closed by us and not by the kernel yet."""
+        return self._of_user[uid] + self._strangers.waiting(uid)
 
     def unread_bytes(self, uid: int) -> int:
         """Bytes of answers that a user has not read."""
@@ -133,7 +133,7 @@ class Connections:
         if connection in self.ready:
             return  # what it sent before comes first
         try:
-            data, descriptors = self._strangers.receive(connection.sock, _READ_BYTES)
+            data, descriptors = self._strangers.receive(connection.sock, connection.peer.uid, _READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -181,6 +181,7 @@ class Connections:
         self._counts[counter] += 1
         connection.closing = True
         connection.received.clear()
+        self.ready.pop(connection, None)  # what it sent behind what is refused now
         self.send(connection, refusal(code, text))
 
     def _flush(self, connection: Connection) -> None:
@@ -224,7 +225,7 @@ class Connections:
             self._ended(connection)
         finally:
             # Last: who sees the end gives its kthreads back their class and CPUs, which the loop may change until then.
-            self._strangers.close(connection.sock)
+            self._strangers.close(connection.sock, connection.peer.uid)
 
     def close_gone(self, uid: int) -> bool:
         """Close those of a user whose other end has closed. False: there are none."""

@@ -3,9 +3,10 @@ connection, and arenas.
 
 The protocol has no descriptors in this direction. The last close of a stranger's descriptor may block for as long as
 the stranger likes (SO_LINGER on a TCP socket), and a descriptor that waits in a socket is closed with it. So the
-control thread closes neither: Linux 6.16 and newer refuse such descriptors at the sender (SO_PASSRIGHTS); elsewhere a
-thread that nobody waits for closes them, and the sockets. The last close of an arena takes as long as freeing what was
-used.
+control thread closes neither: Linux 6.16 and newer refuse such descriptors at the sender (SO_PASSRIGHTS); elsewhere
+threads that nobody waits for close them, and the sockets. Each user has one for himself, and whoever blocks it has what
+is his closed late, and nothing of others'. What waits there counts among his connections. The last close of an arena
+takes as long as freeing what was used.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import queue
 import resource
 import socket
 import threading
+from collections import defaultdict
 
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _SO_PASSRIGHTS = 83  # asm-generic/socket.h; Linux 6.16
@@ -40,12 +42,19 @@ class Closer:
     def __init__(self) -> None:
         self._to_close: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._given = self._closed = 0  # each written by one thread
+
+    @property
+    def waiting(self) -> int:
+        """Descriptors that are not closed yet."""
+        return self._given - self._closed
 
     def close(self, fd: int) -> None:
         """Close it soon."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="corelane-closer", daemon=True)
             self._thread.start()
+        self._given += 1
         self._to_close.put(fd)
 
     def end(self, *, wait: bool) -> None:
@@ -60,17 +69,19 @@ class Closer:
         while (fd := self._to_close.get()) >= 0:
             with contextlib.suppress(OSError):
                 os.close(fd)
+            self._closed += 1
 
 
 class Strangers:
-    """How descriptors of clients of one listening socket are kept off the thread that owns this."""
+    """How descriptors of clients of one listening socket are kept off the thread that owns this. account: a user, or
+    what stands for several (turns.STRANGERS)."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.refused = _refuse(listener)
         """The kernel refuses them at the sender: nothing that may block ever reaches us."""
-        self._closer = Closer()
+        self._closers: defaultdict[int, Closer] = defaultdict(Closer)  # by account
 
-    def receive(self, sock: socket.socket, n_bytes: int) -> tuple[bytes, bool]:
+    def receive(self, sock: socket.socket, account: int, n_bytes: int) -> tuple[bytes, bool]:
         """As socket.recv; and whether descriptors came along. They are being closed."""
         if self.refused:
             return sock.recv(n_bytes), False
@@ -80,19 +91,24 @@ class Strangers:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds.frombytes(body[: len(body) - len(body) % fds.itemsize])
         for fd in fds:
-            self._closer.close(fd)
+            self._closers[account].close(fd)
         return data, bool(fds)
 
-    def close(self, sock: socket.socket) -> None:
+    def close(self, sock: socket.socket, account: int) -> None:
         """Close a client's connection, or the listening socket, with whatever was sent there and nobody has read."""
         if self.refused:
             sock.close()
         else:
-            self._closer.close(sock.detach())
+            self._closers[account].close(sock.detach())
+
+    def waiting(self, account: int) -> int:
+        """Descriptors of an account that are not closed yet."""
+        return self._closers[account].waiting if account in self._closers else 0
 
     def end(self) -> None:
         """No more will come."""
-        self._closer.end(wait=False)
+        for closer in self._closers.values():
+            closer.end(wait=False)
 
 
 def _refuse(listener: socket.socket) -> bool:

@@ -21,27 +21,36 @@ _FLAGS, _PENDING = 6, 28  # of /proc/PID/stat, counted from the state (proc_pid_
 _SIGKILL = 1 << 8
 
 
-def _exits(folder: Path) -> bool:
-    """Whether a thread exits, or will as soon as it runs."""
+def _exits(folder: Path) -> bool | None:
+    """Whether a thread exits, or will as soon as it runs. None: it has ended."""
     try:
         fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()  # its name may be any bytes
     except OSError:
-        return False  # it has ended
+        return None
     if len(fields) <= _PENDING:
-        return False  # it ended while we read
+        return None  # it ended while we read
     return bool(int(fields[_FLAGS]) & _EXITING or int(fields[_PENDING]) & _SIGKILL)
 
 
 def let_end(pid: int) -> int:
-    """Have the threads of a process that exit go on as ordinary ones. Returns how many were held back until now."""
+    """Have the threads of a process that exit go on as ordinary ones. Returns how many were held back until now.
+
+    Of a process that was killed every thread exits. Where one does not, only the first thread has ended, and the others
+    live for as long as they like: however many they are, they are not looked at.
+    """
     folder = _PROC / str(pid)
     if not _exits(folder):
         return 0
     found = 0
     try:
         for thread in (folder / "task").iterdir():
+            exits = _exits(thread)
+            if exits is None:
+                continue
+            if not exits:
+                break
             tid = int(thread.name)
-            if _exits(thread) and os.sched_getscheduler(tid) == os.SCHED_IDLE:
+            if os.sched_getscheduler(tid) == os.SCHED_IDLE:
                 os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
                 os.setpriority(os.PRIO_PROCESS, tid, max(NICE, os.getpriority(os.PRIO_PROCESS, tid)))
                 found += 1

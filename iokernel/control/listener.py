@@ -25,7 +25,7 @@ from .descriptors import OUT_OF_DESCRIPTORS, Strangers
 from .messages import refusal
 from .multiplexer import Multiplexer
 from .settings import Access
-from .turns import Turns
+from .turns import STRANGERS, Turns
 from .users import Users
 
 _log = logging.getLogger("corelane.iokernel")
@@ -90,7 +90,7 @@ class Listener:
         self._users = users
         self._turns = turns
         self._counts = counts
-        self._turned_away: deque[tuple[float, socket.socket]] = deque()  # until when they are kept
+        self._turned_away: deque[tuple[float, socket.socket, int]] = deque()  # until when they are kept; whose they are
         self._next_look: dict[int, float] = {}  # by user
         self._again = float("inf")  # when the pause ends
         self._paused = False  # since the last connection that was taken; that was said
@@ -115,9 +115,16 @@ class Listener:
             self._counts["connections"] += users.total()
         if error and error != errno.EAGAIN:
             self._failed(error)
-        self._turns.charge_all(users, begun)
-        if error == errno.EAGAIN and any(self._turns.must_wait(uid) for uid in users):
+        accounts = Counter[int]()
+        for uid, n in users.items():
+            accounts[self._account(uid)] += n
+        self._turns.charge_all(accounts, begun)
+        if error == errno.EAGAIN and any(self._turns.must_wait(account) for account in accounts):
             self._pause(_GREEDY_PAUSE_S)
+
+    def _account(self, uid: int) -> int:
+        """Whom a connection is charged to. Of a user who may attach by a group it is known once he has one."""
+        return uid if uid in self._uids or self._connections.of_user(uid) else STRANGERS
 
     def _failed(self, error: int) -> None:
         self._counts["accept_failed"] += 1
@@ -128,7 +135,7 @@ class Listener:
         try:
             peer = peer_of(sock)
         except OSError:  # it has gone
-            self._strangers.close(sock)
+            self._strangers.close(sock, STRANGERS)
             return
         self._admit(sock, peer)
 
@@ -136,18 +143,18 @@ class Listener:
         uid, budget = peer.uid, self._users.budget(peer)
         if not peer.among(self._uids, self._gids):
             text = f"user {uid} may not attach: allow it in iokernel.users or iokernel.groups"
-            self._turn_away(sock, "not_allowed", errno.EACCES, text)
+            self._turn_away(sock, STRANGERS, "not_allowed", errno.EACCES, text)
         elif budget is not None and self._connections.of_user(uid) >= budget.connections and not self._missed(uid):
             text = f"user {uid} has {budget.connections} connections open already: close some"
-            self._turn_away(sock, "too_many", errno.EMFILE, f"{text}, or raise users.{uid}.connections")
+            self._turn_away(sock, uid, "too_many", errno.EMFILE, f"{text}, or raise users.{uid}.connections")
         elif len(self._connections) >= most_connections() and not self._connections.close_idlest():
             text = f"{len(self._connections)} connections are open already"
-            self._turn_away(sock, "too_many", errno.EMFILE, text)
+            self._turn_away(sock, uid, "too_many", errno.EMFILE, text)
         else:
             try:
                 self._connections.add(sock, peer)
             except OSError as error:
-                self._turn_away(sock, "too_many", errno.EMFILE, f"the iokernel is at its limit: {error.strerror}")
+                self._turn_away(sock, uid, "too_many", errno.EMFILE, f"the iokernel is at its limit: {error.strerror}")
 
     def _missed(self, uid: int) -> bool:
         """Whether connections of his have ended that nobody has looked at, since he is held back. They are closed now;
@@ -158,13 +165,13 @@ class Listener:
         self._next_look[uid] = now + _LOOK_S
         return self._connections.close_gone(uid)
 
-    def _turn_away(self, sock: socket.socket, counter: str, code: int, text: str) -> None:
+    def _turn_away(self, sock: socket.socket, account: int, counter: str, code: int, text: str) -> None:
         """Say why, and close soon. What it sends is not read."""
         self._counts[counter] += 1
         with contextlib.suppress(OSError):  # it has gone, or cannot be told
             sock.send(refusal(code, text))
             sock.shutdown(socket.SHUT_WR)
-        self._turned_away.append((time.monotonic() + self._connections.patience_s, sock))
+        self._turned_away.append((time.monotonic() + self._connections.patience_s, sock, account))
 
     def make_room(self, but: Connection | None = None) -> bool:
         """Have a descriptor more: close one that was told why it may not connect, or an idle one. False: there is
@@ -175,7 +182,8 @@ class Listener:
         return self._connections.close_idlest(but)
 
     def _close_oldest(self) -> None:
-        self._strangers.close(self._turned_away.popleft()[1])
+        _, sock, account = self._turned_away.popleft()
+        self._strangers.close(sock, account)
 
     def _run_out(self, error: int) -> None:
         """Of descriptors, say."""
@@ -209,4 +217,4 @@ class Listener:
         """No more connections. After the selector."""
         while self._turned_away:
             self._close_oldest()
-        self._strangers.close(self._sock)  # with those in its queue, and what they have sent
+        self._strangers.close(self._sock, STRANGERS)  # with those in its queue, and what they have sent

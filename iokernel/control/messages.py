@@ -38,7 +38,7 @@ def whole(received: bytearray) -> bool:
     if len(received) < _HEADER.size:
         return False
     magic, version, kind, n_bytes, _ = _HEADER.unpack_from(received)
-    known = magic == lib.CL_CONTROL_MAGIC and version == lib.CL_CONTROL_VERSION and n_bytes == _BYTES.get(kind, 0)
+    known = magic == lib.CL_CONTROL_MAGIC and version == lib.CL_CONTROL_VERSION and n_bytes == _BYTES.get(kind)
     return not known or len(received) >= n_bytes
 
 
@@ -60,7 +60,7 @@ def take(received: bytearray) -> tuple[int, bytes] | None:
     if version != lib.CL_CONTROL_VERSION:
         text = f"this iokernel speaks control protocol {lib.CL_CONTROL_VERSION}, the application {version}"
         raise BadMessage("wrong_version", errno.EPROTO, f"{text}: use the same corelane for both")
-    if n_bytes != _BYTES.get(kind, 0):
+    if n_bytes != _BYTES.get(kind):
         raise BadMessage("garbage", errno.EPROTO, f"no message of type {kind} and {n_bytes} bytes exists")
     if len(received) < n_bytes:
         return None

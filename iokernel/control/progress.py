@@ -31,6 +31,7 @@ class Progress:
     def note(self, now_s: float, core_s: float, published_s: float, units: int | None) -> None:
         """It was read now that it had core_s, and that it had published, at another time, that it had done `units`."""
         before, self._last = self._last or (now_s, core_s), (now_s, core_s)
+        published_s = min(published_s, now_s)  # it may say what it likes
         newest = self.samples[-1] if self.samples else None
         if units is None or (newest is not None and (published_s <= newest.at_s or units < newest.units)):
             return

@@ -89,7 +89,7 @@ class ControlServer:
         )
         self._registrations = Registrations(registry, self._connections, counts, self._listener.make_room)
         self._policies = PolicyRequests(registry, self._connections, counts)
-        self._areas = AreaRequests(areas, self._connections, counts, self._turns.charge_own)
+        self._areas = AreaRequests(areas, self._connections, counts, self._turns.charge_elsewhere)
         traces = TraceRequests(registry, self._connections, counts, self._registrations)
         self._requests = Requests(
             registry, self._connections, counts, self._registrations, self._policies, self._areas, traces
@@ -106,7 +106,7 @@ class ControlServer:
     def serve(self) -> None:
         """Handle events until `stop`; then close everything. Registered applications see their iokernel go."""
         try:
-            self._turns.begin()
+            self._turns.end()
             while not self._stopping:
                 for key, events in self._events():
                     self._step(functools.partial(self._dispatch, key, events), key.data)

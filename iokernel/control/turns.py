@@ -2,7 +2,8 @@
 
 A turn handles one message of a connection, registrations before queries, and those of one user for _TURN_S. A user who
 is not trusted has _SHARE of a CPU in the long run, for all that the iokernel does for him: it takes that time from a
-core of the applications where there is no other. Whoever has had more is held back until he has paid.
+core of the applications where there is no other. Whoever has had more is held back until he has paid. Those who may
+not attach have one share all together: one person may have many user ids (user_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -21,41 +22,46 @@ _SHARE = 0.05  # of a CPU that a user has in the long run who is not trusted,
 _BURST_S = 0.02  # and how much of it at once
 _WAIT_MOST_S = 0.5  # for one large storage area, say
 
+STRANGERS = -1
+"""Stands for all users who may not attach."""
+
 
 class Turns:
-    """Owned by the control thread; others only `charge_own`."""
+    """Owned by the control thread; others only `charge_elsewhere`."""
 
     def __init__(self, multiplexer: Multiplexer) -> None:
         self._multiplexer = multiplexer
         self._paid: dict[int, float] = {}  # when a user will have paid for what was done for him, with his share
-        self._charged: Counter[int] = Counter()  # ns in this round, by user, those who are trusted, too
-        self._round_since = 0.0  # when it began, in CPU time of our thread
+        self._round_begun = 0.0
+        self._round_charged_s, self._round_users = 0.0, Counter[int]()
         self.due = float("inf")
         """When somebody has paid who is held back, on the monotonic clock; inf: nobody is."""
 
     def charge(self, uid: int, begun: float) -> None:
-        """What the control thread has done since it had used so much CPU time was done for a user."""
+        """What was done since the thread had used so much CPU time was done for a user."""
+        self.charge_all(Counter({uid: 1}), begun)
+
+    def charge_all(self, users: Counter[int], begun: float) -> None:
+        """The same, of so much for each of several users."""
+        used_s = time.thread_time() - begun
+        self._share_out(users, used_s)
+        self._round_users += users
+        self._round_charged_s += used_s
+
+    def charge_elsewhere(self, uid: int, begun: float) -> None:
+        """The same, by any other thread of what it did itself."""
         self._charge(uid, time.thread_time() - begun)
 
-    def charge_own(self, uid: int, begun: float) -> None:
-        """The same of a thread that is not ours, by which it is called."""
-        self._owes(uid, time.thread_time() - begun)
+    def _share_out(self, users: Counter[int], used_s: float) -> None:
+        n = users.total()
+        for uid, part in users.items():
+            self._charge(uid, used_s * part / n)
 
     def _charge(self, uid: int, used_s: float) -> None:
-        self._charged[uid] += int(used_s * 1e9)
-        self._owes(uid, used_s)
-
-    def _owes(self, uid: int, used_s: float) -> None:
         if not trusted(uid):
             now = time.monotonic()
             paid = max(self._paid.get(uid, now), now) + used_s / _SHARE
             self._paid[uid] = min(paid, now + _WAIT_MOST_S)
-
-    def charge_all(self, users: Counter[int], begun: float) -> None:
-        """The same, of so much for each of several users."""
-        used_s, n = time.thread_time() - begun, users.total()
-        for uid, part in users.items():
-            self._charge(uid, used_s * part / n)
 
     def must_wait(self, uid: int) -> bool:
         """Whether a user has had more than his share of our time. What he sends stays where it is for a while."""
@@ -77,24 +83,13 @@ class Turns:
             self.charge(uid, charged_from)
             connection.since = ended / 1e9
 
-    def begin(self) -> None:
-        """The first round begins."""
-        self._round_since = time.thread_time()
-
-    def _charge_round(self) -> None:
-        """What this round took beside what was charged one by one: waking up, and looking what else there is to do. Who
-        had the round's work done has caused it, each for his part. It may be half of all."""
-        now, charged = time.thread_time(), self._charged.total()
-        if charged:
-            rest_s = now - self._round_since - charged / 1e9
-            for uid, part in self._charged.items():
-                self._owes(uid, rest_s * part / charged)
-            self._charged.clear()
-        self._round_since = now
-
     def end(self) -> None:
-        """A round ends: hold back who has had more than his share, and no longer who has paid."""
-        self._charge_round()
+        """A round ends, or the first one begins: those for whom it was made are charged with the rest of it, too. Hold
+        back who has had more than his share, and no longer who has paid."""
+        used_s = time.thread_time() - self._round_begun
+        self._share_out(self._round_users, used_s - self._round_charged_s)
+        self._round_begun += used_s
+        self._round_charged_s, self._round_users = 0.0, Counter()
         now, self.due = time.monotonic(), float("inf")
         for uid, paid in list(self._paid.items()):
             if (due := paid - _BURST_S / _SHARE) > now:

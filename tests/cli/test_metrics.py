@@ -3,10 +3,14 @@ a collector make of it: test_exposition.py, test_telemetry.py."""
 
 from __future__ import annotations
 
+import errno
+import http.server
 import re
 import socket
 import struct
 import threading
+import time
+import types
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -172,3 +176,33 @@ def test_clients_that_dawdle_or_go_keep_nobody_else_out(
         wait_until(lambda: server._room._value == 2)
         server.shutdown()
     assert capsys.readouterr().err == ""
+
+
+def test_out_of_descriptors_or_threads_it_waits_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[int] = []
+    get = http.server.HTTPServer.get_request
+
+    def fails_twice(server: http.server.HTTPServer) -> object:
+        tries.append(1)
+        if len(tries) <= 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return get(server)
+
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pauses: list[float] = []
+    monkeypatch.setattr(http.server.HTTPServer, "get_request", fails_twice)
+    monkeypatch.setattr(metrics, "time", types.SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic))
+    with metrics.Server(("127.0.0.1", 0), str(tmp_path / "absent")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = server.server_address[:2]
+        with monkeypatch.context() as planted:
+            planted.setattr(threading.Thread, "start", no_thread)
+            with socket.create_connection(where) as sock:
+                assert sock.recv(1) == b""
+        assert pauses == [metrics._PAUSE_S] * 2
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen("http://{}:{}/metrics".format(*where), timeout=10)
+        wait_until(lambda: server._room._value == metrics._CLIENTS)
+        server.shutdown()

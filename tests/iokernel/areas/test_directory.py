@@ -8,11 +8,16 @@ import threading
 from pathlib import Path
 
 import pytest
-from cltest.areas import CREATE, DELETE, LIST, MIB, ROOT, UNIT
+from cltest import wait_until
+from cltest.areas import CREATE, DELETE, LIST, MIB, OPEN, ROOT, UNIT
 
 from corelane.drivers.blk import file as blk_file
+from corelane.iokernel import Access, Iokernel
 from corelane.iokernel.areas.areas import Area, Areas, DirectoryStore
+from corelane.iokernel.control import area_requests, listener
+from corelane.runtime import control
 from corelane.runtime.errors import CorelaneError, Refused
+from corelane.runtime.peers import Peer
 
 
 def test_a_folder_that_others_write_in_is_refused_and_leftovers_go(tmp_path):
@@ -136,6 +141,50 @@ def test_what_is_opened_while_an_area_is_deleted_keeps_it(tmp_path, monkeypatch)
     assert path.read_bytes()[:UNIT] == b"x" * UNIT
     store.delete(area)
     assert not path.exists()
+    store.close()
+
+
+def test_what_a_user_writes_beyond_an_area_is_cut_off(tmp_path):
+    """Else one user would take what all have."""
+    store = DirectoryStore(str(tmp_path / "d"), 4 * MIB)
+    store.create("log", 7, MIB)
+    fd, _ = store.open(store.areas()[0])
+    os.pwrite(fd, b"x" * 3 * MIB, 0)
+    assert store.areas() == [Area("log", 7, MIB)]
+    assert os.fstat(fd).st_size == MIB
+    assert store.space() == (4 * MIB, 3 * MIB)
+    os.pwrite(fd, b"x", 3 * MIB)
+    store.grow(Area("log", 7, MIB), 2 * MIB)
+    assert store.areas() == [Area("log", 7, 2 * MIB)]
+    assert os.pread(fd, 3 * MIB, 0) == b"x" * MIB + bytes(MIB)
+    store.close()
+    os.close(fd)
+
+
+def test_areas_are_looked_at_once_a_stranger_has_one(tmp_path, socket_path, monkeypatch):
+    monkeypatch.setattr(area_requests, "_LOOK_S", 0.01)
+    monkeypatch.setattr(listener, "peer_of", lambda _sock: Peer(os.getpid(), 12001, 1, frozenset()))
+    store = DirectoryStore(str(tmp_path / "d"))
+    store.create("log", 12001, MIB)
+    with Iokernel(socket_path, areas=Areas(store), poll="block", access=Access(uids=(12001,))):
+        _, fd, claim = control.area(socket_path, OPEN, "log")
+        for _ in range(2):
+            os.pwrite(fd, b"x" * MIB, MIB)
+            wait_until(lambda: os.fstat(fd).st_size == MIB)
+        os.close(fd)
+        os.close(claim)
+    store.close()
+
+
+def test_what_is_deleted_during_a_look_is_left_out(tmp_path, monkeypatch):
+    store = DirectoryStore(str(tmp_path / "d"))
+    store.create("log", 7, MIB)
+    (area,) = store.areas()
+    paths = list((tmp_path / "d").iterdir())
+    monkeypatch.setattr(Path, "iterdir", lambda _folder: iter(paths))
+    store.delete(area)
+    assert store.areas() == []
+    assert not store.in_use(area)
     store.close()
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from cltest import die_with_parent, wait_until
 
+from corelane.iokernel.control import lingering
 from corelane.iokernel.control.lingering import NICE, let_end
 
 
@@ -65,3 +70,32 @@ def test_one_that_is_gone_is_nobody() -> None:
         os._exit(0)
     os.waitpid(pid, 0)
     assert let_end(pid) == 0
+
+
+OTHERS_LIVE_ON = """
+import ctypes, threading, time
+for _ in range(20):
+    threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_of_a_process_whose_first_thread_alone_has_ended_the_others_are_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They may be as many as its user may have, each second."""
+    looked: list[Path] = []
+    exits = lingering._exits
+
+    def note(folder: Path) -> bool | None:
+        looked.append(folder)
+        return exits(folder)
+
+    monkeypatch.setattr(lingering, "_exits", note)
+    with subprocess.Popen([sys.executable, "-c", OTHERS_LIVE_ON], preexec_fn=die_with_parent) as process:
+        try:
+            wait_until(lambda: exits(Path(f"/proc/{process.pid}")))
+            assert let_end(process.pid) == 0
+            assert len(looked) <= 3
+        finally:
+            process.kill()

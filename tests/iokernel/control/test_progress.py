@@ -34,3 +34,12 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert progress.pace == pytest.approx(160)
     assert progress.rate == pytest.approx(320)
     assert len(progress.samples) < 20
+
+
+def test_what_was_published_later_than_now_takes_no_more_room() -> None:
+    """Its time is the application's own word."""
+    progress = Progress()
+    for tick in range(100):
+        progress.note(tick / 4, tick / 8, 2**64 / 1e9 + tick, tick)
+    assert len(progress.samples) < 20
+    assert progress.rate == pytest.approx(8)

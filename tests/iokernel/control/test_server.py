@@ -181,9 +181,10 @@ def of_size(n: int) -> bytes:
         (of_size(0), "garbage", "no message of type"),
         (of_size(2**32 - 1), "garbage", "no message of type"),
         (bytes(hello()[:6]) + b"\x63\x00" + bytes(hello()[8:]), "garbage", "no message of type 99"),
+        (HEADER.pack(lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION, 99, 0, 0), "garbage", "no message of type 99"),
         (bytes(hello()) * 2, "garbage", "registered already"),
     ],
-    ids=["http", "version", "empty", "huge", "type", "twice"],
+    ids=["http", "version", "empty", "huge", "type", "nothing", "twice"],
 )
 def test_what_is_no_message_is_refused_and_counted(start, socket_path, sent, counter, text):
     io = start()

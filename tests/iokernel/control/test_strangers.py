@@ -170,10 +170,10 @@ def test_a_descriptor_whose_close_blocks_holds_nobody_up(
         monkeypatch.setattr(descriptors, "_refuse", lambda _listener: False)
     closed, receive = threading.Event(), Strangers.receive
 
-    def receives_late(self: Strangers, sock: socket.socket, n_bytes: int) -> tuple[bytes, bool]:
+    def receives_late(self: Strangers, sock: socket.socket, account: int, n_bytes: int) -> tuple[bytes, bool]:
         """After we have closed ours: who closes last is who blocks."""
         assert closed.wait(10)
-        return receive(self, sock, n_bytes)
+        return receive(self, sock, account, n_bytes)
 
     monkeypatch.setattr(Strangers, "receive", receives_late)
     io = start()
@@ -200,6 +200,26 @@ def test_a_descriptor_whose_close_blocks_holds_nobody_up(
         theirs.close()
 
 
+def test_a_close_that_blocks_is_its_users_matter(
+    lingering: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an older kernel: what is his is closed late, and counts until then; what is others' is closed."""
+    monkeypatch.setattr(descriptors, "_refuse", lambda _listener: False)
+    with socket.socket(socket.AF_UNIX) as listening:
+        strangers = Strangers(listening)
+    strangers.close(lingering(), 12001)
+    ours, theirs = socket.socketpair()
+    strangers.close(ours, 12001)
+    other, others = socket.socketpair()
+    strangers.close(other, 12002)
+    with theirs, others:
+        others.settimeout(LINGER_S / 3)
+        assert others.recv(1) == b""
+        wait_until(lambda: strangers.waiting(12002) == 0)
+        assert strangers.waiting(12001) == 2
+    strangers.end()
+
+
 def test_who_may_not_attach_is_not_read_and_what_he_sent_along_is_closed_elsewhere(
     socket_path: str, lingering: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,9 +228,9 @@ def test_who_may_not_attach_is_not_read_and_what_he_sent_along_is_closed_elsewhe
     peers, receive = [Peer(1, 12001, 12001, frozenset())], Strangers.receive
     read: list[socket.socket] = []
 
-    def note(self: Strangers, sock: socket.socket, n_bytes: int) -> tuple[bytes, bool]:
+    def note(self: Strangers, sock: socket.socket, account: int, n_bytes: int) -> tuple[bytes, bool]:
         read.append(sock)
-        return receive(self, sock, n_bytes)
+        return receive(self, sock, account, n_bytes)
 
     monkeypatch.setattr(listener, "peer_of", lambda sock: peers.pop() if peers else peer_of(sock))
     monkeypatch.setattr(Strangers, "receive", note)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
+from cltest import open_descriptors
 
 from corelane.iokernel.control import traces
 from corelane.runtime.errors import Refused
@@ -24,6 +26,21 @@ def test_a_memory_file_with_the_name_and_something_else_in_it_is_none() -> None:
         assert (found.fd, found.none) == (-1, True)
     finally:
         os.close(fd)
+
+
+def test_many_of_them_take_few_descriptors_of_ours_and_leave_none() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = [os.memfd_create("corelane-trace") for _ in range(100)]
+    before = open_descriptors()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 10, limits[1]))
+    try:
+        assert traces.opened(US, "x").none
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        left = open_descriptors()
+        for fd in held:
+            os.close(fd)
+    assert left == before
 
 
 def test_no_other_file_is_opened_whatever_its_link_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,26 +8,39 @@ import math
 import os
 import selectors
 import threading
+import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from cltest import wait_until
-from cltest.control import STATS, connect, hello, refusal
+from cltest.control import STATS, area, connect, hello, refusal
 from cltest.registry import FakeRegistry, serving
 
 from corelane.iokernel import Access, UserConfig
+from corelane.iokernel._native import lib
+from corelane.iokernel.areas.areas import Areas
 from corelane.iokernel.control import listener, turns
 from corelane.iokernel.control.callers import Came
-from corelane.iokernel.control.multiplexer import Multiplexer
+from corelane.iokernel.control.jobs import Jobs
 from corelane.iokernel.control.registry import Grant
 from corelane.iokernel.control.server import ControlServer
+from corelane.iokernel.control.turns import Turns
 from corelane.iokernel.control.users import Users
+from corelane.runtime.errors import CorelaneError
 from corelane.runtime.peers import Peer
 
 AT_ONCE = 64
 WAITING = 2 * AT_ONCE + 1  # the last one is seen to be the last
+
+
+class NoAreas(Areas):
+    def __init__(self) -> None:
+        pass
+
+    def handle(self, op: int, name: str, size: int, owner: str, peer: Peer) -> tuple[dict[str, Any], int]:
+        raise CorelaneError("storage areas", "there are none")
 
 
 class Slow(FakeRegistry):
@@ -160,6 +173,26 @@ def test_while_somebody_must_wait_the_thread_sleeps(
     assert len(rounds) < 200  # a loop that does not sleep makes thousands in this time
 
 
+def test_who_is_refused_while_more_of_his_waits_holds_nobody_up(
+    socket_path: str, users_of: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused has been done by another thread meanwhile; what he sent behind it waits for his next turn."""
+    users_of(12001, os.geteuid())
+    control = ControlServer(socket_path, FakeRegistry(), Access(uids=(12001,)), patience_s=30, areas=NoAreas())
+    put = Jobs.put
+
+    def holds_him_back(jobs: Jobs, user: int, tag: Any, function: Callable[[], Any]) -> None:
+        control._turns._paid[user] = math.inf
+        put(jobs, user, tag, function)
+
+    monkeypatch.setattr(Jobs, "put", holds_him_back)
+    with connect(socket_path) as greedy, serving(control):
+        greedy.sendall(area(lib.CL_CONTROL_AREA_LIST) + STATS)
+        assert "there are none" in refusal(greedy)
+        ask_to_register(socket_path)
+    assert control.counts["failed"] == 0
+
+
 def all_who_come_are(uid: int, control: ControlServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for those who stay."""
     take = control._listener._callers.take
@@ -175,13 +208,52 @@ def all_who_come_are(uid: int, control: ControlServer, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("uid", [12001, os.geteuid()], ids=["a user", "one who is trusted"])
 def test_who_connects_and_goes_is_charged_for_it(socket_path: str, monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
-    control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    control = ControlServer(socket_path, FakeRegistry(), Access(uids=(12001,)), patience_s=30)
     all_who_come_are(uid, control, monkeypatch)
     monkeypatch.setattr(turns, "_SHARE", 1e-9)  # or it is paid for at once
     for _ in range(10):
         connect(socket_path).close()
     ask_to_register(socket_path, serving(control))
     assert set(control._turns._paid) == {uid} - {os.geteuid()}
+
+
+def test_a_round_is_charged_to_those_for_whom_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what is done once in it, whatever came: a little that came often would have it for nothing."""
+    used, clock = [5.0], types.SimpleNamespace(thread_time=lambda: used[0], monotonic=lambda: 0.0)
+    monkeypatch.setattr(turns, "time", clock)
+    monkeypatch.setattr(turns, "_SHARE", 0.5)
+    some = Turns(Multiplexer())
+    some.end()
+    for uid, cpu_s in ((12001, 0.01), (12001, 0.01), (12002, 0.02), (os.geteuid(), 0.02)):
+        begun = used[0]
+        used[0] += cpu_s
+        some.charge(uid, begun)
+    used[0] += 0.04
+    some.end()
+    assert some._paid == {12001: pytest.approx(0.08), 12002: pytest.approx(0.06)}
+    used[0] += 1
+    some.end()
+    assert some._paid[12001] == pytest.approx(0.08)
+
+
+def test_those_who_may_not_attach_have_one_share_whatever_their_ids(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = ControlServer(socket_path, FakeRegistry(), Access(uids=(12001,)), patience_s=30)
+    monkeypatch.setattr(turns, "_SHARE", 1e-9)
+    take, uids = control._listener._callers.take, itertools.count(12002)
+
+    def takes(most: int) -> Came:
+        came = take(most)
+        came.users = Counter({next(uids): came.users.total(), 12001: came.users.total()})
+        return came
+
+    monkeypatch.setattr(control._listener._callers, "take", takes)
+    with serving(control):
+        for n in range(1, 4):
+            connect(socket_path).close()
+            wait_until(lambda n=n: control.counts["connections"] >= 2 * n)
+        assert set(control._turns._paid) == {12001, turns.STRANGERS}
 
 
 @pytest.mark.parametrize("greedy", [True, False])
@@ -191,7 +263,7 @@ def test_after_those_who_have_had_their_share_whoever_connects_waits(
     """For a moment, once the queue is empty: others may stand behind them."""
     pauses: list[float] = []
     monkeypatch.setattr(listener, "_WITH_GONE", AT_ONCE)
-    control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    control = ControlServer(socket_path, FakeRegistry(), Access(uids=(12001,)), patience_s=30)
     all_who_come_are(12001, control, monkeypatch)
     control._turns._paid[12001] = math.inf if greedy else 0.0
     monkeypatch.setattr(control._turns, "charge", lambda _uid, _begun: None)
@@ -203,25 +275,6 @@ def test_after_those_who_have_had_their_share_whoever_connects_waits(
         wait_until(lambda: control.counts["connections"] == WAITING)
         wait_until(lambda: len(pauses) == greedy)
     assert pauses == [listener._GREEDY_PAUSE_S] * greedy
-
-
-def test_a_round_is_charged_to_those_whose_work_was_done_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waking up and looking around may take as long as their messages. Each has his part; one who is trusted, too."""
-    now = 0.0
-    monkeypatch.setattr(turns.time, "thread_time", lambda: now)
-    monkeypatch.setattr(turns.time, "monotonic", lambda: 100.0)
-    monkeypatch.setattr(turns, "_SHARE", 0.5)
-    ours = turns.Turns(Multiplexer())
-    ours.begin()
-    now = 0.010  # it woke up,
-    ours.end()  # and nobody had asked for anything
-    now = 0.012
-    for uid, took in ((12001, 0.003), (12002, 0.001), (os.geteuid(), 0.004)):
-        begun, now = now, now + took
-        ours.charge(uid, begun)
-    now += 0.006
-    ours.end()
-    assert ours._paid == pytest.approx({12001: 100 + (0.003 + 0.003) / 0.5, 12002: 100 + (0.001 + 0.001) / 0.5})
 
 
 def test_what_waits_of_one_who_has_paid_is_done_in_the_round_that_wakes_up_for_it(

@@ -82,6 +82,9 @@ def test_evictions_are_told_of_by_application_and_ever_more_rarely() -> None:
         "",
         "other (30 times)",
     ]
+    Kernel.counts = {(3, "next"): 1}
+    assert "next (1 time)" in look()
+    assert list(look._next) == [(3, "next")]
 
 
 def test_a_job_that_was_put_on_the_loops_cpu_comes_back(socket_path: str, tmp_path: Path) -> None:
