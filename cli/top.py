@@ -19,7 +19,7 @@ from . import values
 from .streams import tell
 from .tables import details, render
 from .traced import Traces
-from .watch import key_of, rates, snapshot
+from .watch import Asked, key_of, rates
 
 IMPORTS = ("..iokernel._native",)
 NICE = 19  # who looks on gives way to what is looked at, which may poll on all CPUs that there are
@@ -88,20 +88,17 @@ def _watch(
     count: int | None, options: argparse.Namespace, wait: Callable[[float], object] = time.sleep
 ) -> Iterator[dict[str, Any]]:
     """Statistics with rates, one each delay. CorelaneError if the iokernel is not there, or ends."""
-    from ..runtime.paths import default_socket
-
-    before = snapshot(options.socket, options.wait)
-    path = options.socket or default_socket()
-    due = time.monotonic()
-    with Traces() as traces:
+    with Asked(options.socket) as asked, Traces() as traces:
+        before = asked.now(options.wait)
+        due = time.monotonic()
         traces.begin(before)  # what comes from here on is of the first interval
         for _ in itertools.count() if count is None else range(count):
             due = max(due + options.delay, time.monotonic())  # once, if it was suspended for longer
             wait(max(0.0, due - time.monotonic()))
             try:
-                after = snapshot(path)
+                after = asked.now()
             except CorelaneError as error:
-                raise CorelaneError(f"the iokernel on {path} has ended", hint="corelane up starts one") from error
+                raise CorelaneError(f"the iokernel on {asked.path} has ended", hint="corelane up starts one") from error
             shown = rates(before, after)
             traces.add_to(shown)
             yield shown

@@ -19,7 +19,7 @@ from .exposition import CLASSIC_S
 
 if TYPE_CHECKING:
     from ..libos.trace.stages import Table
-    from ..runtime.trace import Records, Segment
+    from ..runtime.trace import Raw, Segment
 
 HELD_S = 10.0  # that blame is of
 SHARE = 0.002  # of a CPU that blame has, of an application: what costs 20 ms is asked again after 10 s
@@ -77,7 +77,7 @@ class _App:
         self._segment: Segment | None = None
         self._next_try = self._due = float("-inf")
         self._last: dict[str, Told] = {}
-        self._parts: deque[tuple[float, Records]] = deque()
+        self._parts: deque[tuple[float, Raw]] = deque()
 
     def close(self) -> None:
         if self._segment is not None:
@@ -88,30 +88,29 @@ class _App:
         """By the names of services, as `_key` has them; empty: it cannot be read, or has nothing to tell. What was told
         before, while it is too early to look closely again (SHARE): whoever looks on shall not take the CPU that what
         is looked at runs on."""
-        from ..libos.trace.pieces import joined
         from ..libos.trace.stages import table
+        from ..runtime.trace import records_of
 
         segment = self.read(now)
         if segment is None:
             return {}
         if now >= self._due:
             begun = time.thread_time()
-            seen = table(joined([records for _, records in self._parts]), segment.services(), segment.hz)
+            held = b"".join(raw.data for _, raw in self._parts)
+            seen = table(records_of(held), segment.services(), segment.hz)
             self._last = _told(seen, segment)
             self._due = now + (time.thread_time() - begun) / SHARE
         return self._last
 
     def read(self, now: float) -> Segment | None:
         """What has come since the last time, of which the newest is held. None: it cannot be read."""
-        from ..libos.trace.pieces import number
-
         segment = self._opened(now)
         if segment is None:
             return None
-        self._parts.append((now, segment.read()))
-        n = sum(number(records) for _, records in self._parts)
+        self._parts.append((now, segment.read_raw()))
+        n = sum(raw.records for _, raw in self._parts)
         while len(self._parts) > 1 and (self._parts[0][0] < now - HELD_S or n > HELD):
-            n -= number(self._parts.popleft()[1])
+            n -= self._parts.popleft()[1].records
         return segment
 
     def _opened(self, now: float) -> Segment | None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError
 
 # Counters that count lost frames: everything of that name.
@@ -20,31 +21,72 @@ FOR_OTHERS = frozenset({"dropped_eth_not_ours", "dropped_arp_not_ours"})
 def snapshot(path: str | None, wait_s: float = 0.0) -> dict[str, Any]:
     """The iokernel's statistics. path: None for the default, looked up again while this waits: it depends on what is
     there. CorelaneError if none answers within wait_s."""
-    import errno
+    with Asked(path) as asked:
+        return asked.now(wait_s)
 
-    from ..runtime._native import ffi, lib
-    from ..runtime.errors import check
-    from ..runtime.paths import default_socket
 
-    err, text = ffi.new("char[256]"), ffi.new("char **")
-    deadline = time.monotonic() + wait_s
-    given = path
-    while True:
-        path = given or default_socket()
-        fd = lib.cl_control_connect(os.fsencode(path), 1000, err)
-        if fd not in (-errno.ENOENT, -errno.ECONNREFUSED) or time.monotonic() >= deadline:
-            break
-        time.sleep(0.05)
-    if fd in (-errno.ENOENT, -errno.ECONNREFUSED):
-        raise CorelaneError(f"no iokernel listens on {path}", hint="start one: corelane up", errno=-fd)
-    check(fd, f"connect to {path}", err)
-    try:
-        check(lib.cl_control_stats(fd, text, 2000, err), f"ask the iokernel on {path}", err)
-        document: dict[str, Any] = json.loads(ffi.string(text[0]))
-        lib.cl_control_free(text[0])
+class Asked(Closing):
+    """An iokernel that is asked for its statistics again and again, over one connection. Arguments as of `snapshot`."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path, self._fd = path, -1
+
+    @property
+    def path(self) -> str:
+        """Where it listens, or should."""
+        from ..runtime.paths import default_socket
+
+        return self._path or default_socket()
+
+    def now(self, wait_s: float = 0.0) -> dict[str, Any]:
+        """As `snapshot`."""
+        if self._fd >= 0:
+            try:
+                return self._read()
+            except CorelaneError:
+                self.close()  # it has ended, or given up who is idle: perhaps there is one
+        self._fd = self._connected(wait_s)
+        return self._read()
+
+    def close(self) -> None:
+        """Ask no more. May be called twice."""
+        from ..runtime._native import lib
+
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            lib.cl_control_close(fd)
+
+    def _connected(self, wait_s: float) -> int:
+        import errno
+
+        from ..runtime._native import ffi, lib
+        from ..runtime.errors import check
+
+        err = ffi.new("char[256]")
+        deadline = time.monotonic() + wait_s
+        while True:
+            path = self.path
+            fd = int(lib.cl_control_connect(os.fsencode(path), 1000, err))
+            if fd not in (-errno.ENOENT, -errno.ECONNREFUSED) or time.monotonic() >= deadline:
+                break
+            time.sleep(0.05)
+        if fd in (-errno.ENOENT, -errno.ECONNREFUSED):
+            raise CorelaneError(f"no iokernel listens on {path}", hint="start one: corelane up", errno=-fd)
+        check(fd, f"connect to {path}", err)
+        self._path = path  # of the same one from now on
+        return fd
+
+    def _read(self) -> dict[str, Any]:
+        from ..runtime._native import ffi, lib
+        from ..runtime.errors import check
+
+        err, text = ffi.new("char[256]"), ffi.new("char **")
+        check(lib.cl_control_stats(self._fd, text, 2000, err), f"ask the iokernel on {self._path}", err)
+        try:
+            document: dict[str, Any] = json.loads(ffi.string(text[0]))
+        finally:
+            lib.cl_control_free(text[0])
         return document
-    finally:
-        lib.cl_control_close(fd)
 
 
 def label_of(app: Mapping[str, Any]) -> str:
@@ -184,12 +226,13 @@ def fitting(rows: list[list[str]], wanted: Sequence[str], left: Sequence[str], w
 
     wanted: all heads, the most wanted first. left: those of columns that stand to the left. width: None: any.
     """
+    heads = rows[0]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     for shown in range(len(wanted), 1, -1):
-        kept = [i for i, head in enumerate(rows[0]) if head in wanted[:shown]]
-        lines = columns([[row[i] for i in kept] for row in rows], sum(rows[0][i] in left for i in kept))
-        if width is None or max(map(len, lines)) <= width:
+        kept = [i for i, head in enumerate(heads) if head in wanted[:shown]]
+        if width is None or sum(widths[i] + 2 for i in kept) - 2 <= width:
             break
-    return lines
+    return columns([[row[i] for i in kept] for row in rows], sum(heads[i] in left for i in kept))
 
 
 def policy_line(stats: Mapping[str, Any]) -> str:

@@ -112,6 +112,19 @@ def records_of(raw: bytes, lost: int = 0, garbage: int = 0) -> Records:
     return Records(messages, waits, cores, lost, garbage, gaps, commands, samples)
 
 
+class Raw(NamedTuple):
+    """What `records_of` takes. Several of a segment, one after the other, are one."""
+
+    data: bytes
+    lost: int
+    garbage: int
+
+    @property
+    def records(self) -> int:
+        """How many."""
+        return len(self.data) // int(lib.CL_TRACE_RECORD)
+
+
 class RingCounts(NamedTuple):
     """Records of a ring."""
 
@@ -248,6 +261,10 @@ class Segment:
 
     def read(self) -> Records:
         """What has come since the last call."""
+        return records_of(*self.read_raw())
+
+    def read_raw(self) -> Raw:
+        """The same, for who looks at it later, or not at all."""
         lost, garbage = sum(self._lost), sum(self._garbage)
         room, parts = ffi.new("uint8_t[]", _AT_ONCE * lib.CL_TRACE_RECORD), []
         for ring in range(self.rings):
@@ -257,7 +274,7 @@ class Segment:
                 parts.append(bytes(ffi.buffer(room, n * lib.CL_TRACE_RECORD)))
                 if int(self._next[ring]) - before < _AT_ONCE:
                     break
-        return records_of(b"".join(parts), sum(self._lost) - lost, sum(self._garbage) - garbage)
+        return Raw(b"".join(parts), sum(self._lost) - lost, sum(self._garbage) - garbage)
 
     def counts(self) -> list[RingCounts]:
         """Of each ring: what its kthread has written, ever, and what of that it has overwritten; what this reader has

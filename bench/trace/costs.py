@@ -4,8 +4,8 @@ Throughput in a closed loop that keeps the server busy: what a request takes lon
 p99 at half of that. Each figure is the median of what it is in pairs of turns, and is judged if the goal does not lie
 where that median may be, with 95 %.
 
-Beside a cost of throughput: ns of a request without tracing, what is added, and what a single stamp would cost: no
-trace of each request is cheaper.
+Beside a cost of throughput: ns of a request without tracing, what is added, and what a stamp for each would cost, which
+short handlers share.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _throughput(session: Session, name: str, found: Sequence[Cycle], stamp_ns: f
         lost = [1 - ratio for ratio in turns.ratios(found, mode, _rps)]
         more_ns = [1e9 / _rps(cycle[mode]) - 1e9 / _rps(cycle["off"]) for cycle in found]
         beside = {"ns a request, off": off_ns, "ns more": statistics.median(more_ns)}
-        beside |= {"bound: one stamp a request": stamp_ns / (off_ns + stamp_ns)} if mode == "full" else {}
+        beside |= {"one stamp a request": stamp_ns / (off_ns + stamp_ns)} if mode == "full" else {}
         figure = "trace.sampled_cost" if mode == "sampled" else f"trace.{NAMES[name]}throughput_cost"
         _figure(session, figure, lost, beside)
 

@@ -1,15 +1,14 @@
 /* See delays.h. */
 #include "delays.h"
+#include "commands.h"
 #include "holding.h"
+#include "virtual.h"
 
 #include <corelane/drivers/memory.h>
 #include <corelane/libos/channel.h>
 #include <corelane/libos/log_shared.h>
-#include <corelane/libos/stepper.h>
 #include <corelane/libos/sync.h>
 #include <corelane/libos/uthread.h>
-#include "../../drivers/blk/fault.h"
-#include "../../drivers/blk/memory.h"
 #include "../../drivers/random.h"
 #include "../../libos/internal.h"
 
@@ -22,8 +21,7 @@
 #define THINKER 9002 /* at the client */
 #define MARKED 2     /* the first byte of what the NIC holds */
 #define DISK_BYTES (4 << 20)
-#define RECORDS (1u << 16) /* all of a run's */
-#define AFTER_NS 10000000  /* in which the last are answered */
+#define AFTER_NS 10000000 /* in which the last are answered */
 
 /* What both ends of a run share: one thread has all of it. */
 struct world {
@@ -42,9 +40,8 @@ struct world {
     struct cl_channel *channel;
     struct cl_bench_holding nic;
     struct cl_udp_socket *asks; /* the server's */
-    struct cl_blk *disk;
+    struct cl_bench_virtual_log disk;
     struct cl_log_shared log;
-    struct cl_stepped part; /* moves the clock for it */
 };
 
 /* A uthread for one delayed request, and how it tells that it is over. */
@@ -225,61 +222,11 @@ static void ask_all(void *arg)
     }
 }
 
-static struct cl_runtime *host(struct world *w, unsigned end, uint32_t ipv4, uint32_t trace, int *rc, char *err)
-{
-    struct cl_runtime_config c = {.nic = w->ends[end],
-                                  .ipv4 = ipv4,
-                                  .ipv4_prefix = 24,
-                                  .name = "delays",
-                                  .trace = trace,
-                                  .trace_records = RECORDS};
-    struct cl_runtime *rt = NULL;
-    *rc = *rc ? *rc : cl_runtime_new(&c, &rt, err);
-    *rc = *rc ? *rc : cl_stepper_add_runtime(w->stepper, rt, err);
-    return rt;
-}
-
-static unsigned nothing(void *arg)
-{
-    (void)arg;
-    return 0;
-}
-
-static uint64_t log_next_ns(void *arg)
-{
-    return cl_log_next_ns(((struct world *)arg)->log.log);
-}
-
-/* Until the log has nothing more to do for now. */
-static void settle(struct world *w, struct cl_log *log)
-{
-    while (cl_log_state(log) == CL_LOG_OPENING || cl_log_busy(log))
-        if (cl_log_pump(log) == 0 && cl_log_next_ns(log) != UINT64_MAX)
-            w->now_ns = cl_max(w->now_ns, cl_log_next_ns(log));
-}
-
 /* A log whose device takes the delay for a write. */
 static int make_log(struct world *w, char *err)
 {
-    struct cl_blk_memory_config memory = {.bytes = DISK_BYTES};
-    struct cl_blk_fault_config slow = {.latency_min_ns = w->config->delay_ns,
-                                       .latency_max_ns = w->config->delay_ns,
-                                       .clock = cl_blk_fault_clock_word,
-                                       .clock_arg = &w->now_ns};
-    struct cl_log_config config = {.confirm_ns = UINT64_MAX, .now_ns = cl_blk_fault_clock_word, .now_arg = &w->now_ns};
-    struct cl_log_layout layout = {.flush_bytes = 65536};
-    struct cl_log *log;
-    int rc = cl_blk_memory_new(&memory, &w->disk, err);
-    rc = rc ? rc : cl_log_format(w->disk, 0, &layout, err);
-    rc = rc ? rc : cl_blk_fault_new(w->disk, &slow, &w->disk, err);
-    config.blk = w->disk;
-    rc = rc ? rc : cl_log_open(&config, &log, err);
-    if (rc)
-        return rc;
-    settle(w, log);
-    rc = cl_log_share(&w->log, log, w->server->sched, err);
-    w->part = (struct cl_stepped){.step = nothing, .next_ns = log_next_ns, .arg = w};
-    return rc ? rc : cl_stepper_add(w->stepper, &w->part);
+    int rc = cl_bench_virtual_log_open(&w->disk, w->stepper, &w->now_ns, DISK_BYTES, w->config->delay_ns, err);
+    return rc ? rc : cl_log_share(&w->log, w->disk.log, w->server->sched, err);
 }
 
 static int make(struct world *w, char *err)
@@ -295,8 +242,8 @@ static int make(struct world *w, char *err)
         cl_bench_hold(&w->nic, w->ends[1]);
     rc = rc ? rc : cl_stepper_new(&w->now_ns, &w->stepper);
     rc = rc ? rc : cl_channel_new(64, sizeof(uint32_t), &w->channel);
-    w->client = host(w, 0, IP_CLIENT, CL_RUNTIME_TRACE_OFF, &rc, err);
-    w->server = host(w, 1, IP_SERVER, CL_RUNTIME_TRACE_FULL, &rc, err);
+    w->client = cl_bench_virtual_host(w->stepper, w->ends[0], IP_CLIENT, CL_RUNTIME_TRACE_OFF, &rc, err);
+    w->server = cl_bench_virtual_host(w->stepper, w->ends[1], IP_SERVER, CL_RUNTIME_TRACE_FULL, &rc, err);
     rc = rc ? rc : cl_udp_open(w->client, 0, 4096, &w->sock);
     rc = rc ? rc : cl_udp_open(w->server, 0, 4096, &w->asks);
     rc = rc ? rc : cl_runtime_bind_udp(w->client, THINKER, think, w);
@@ -314,14 +261,9 @@ static void end(struct world *w)
     if (w->server)
         cl_runtime_stop(w->server, 0);
     cl_stepper_delete(w->stepper);
-    if (w->log.log) {
+    if (w->log.log)
         cl_log_unshare(&w->log);
-        cl_log_close_begin(w->log.log);
-        settle(w, w->log.log);
-        cl_log_discard(w->log.log);
-    }
-    if (w->disk)
-        cl_blk_close(w->disk);
+    cl_bench_virtual_log_delete(&w->disk);
     cl_runtime_delete(w->client);
     cl_runtime_delete(w->server);
     if (w->channel)
@@ -331,25 +273,18 @@ static void end(struct world *w)
             cl_nic_close(w->ends[i]);
 }
 
-static int64_t copy(const struct world *w, void *out, uint32_t room)
-{
-    const struct cl_tracer *t = cl_trace_tracer(w->server->trace, 0);
-    const uint8_t *segment = (const uint8_t *)t->ring - cl_trace_ring_offset(RECORDS, 0);
-    uint64_t next = 0, lost = 0, garbage = 0;
-    uint32_t n = cl_trace_read(segment, (uint64_t)cl_trace_bytes(1, RECORDS), 0, &next, out, room, &lost, &garbage);
-    return lost || garbage ? -ENOBUFS : (int64_t)n;
-}
-
 int64_t cl_bench_delays(const struct cl_bench_delays *config, void *out, uint32_t room, char err[256])
 {
     struct world w = {.config = config, .now_ns = 1000000000, .random = {config->seed}};
-    if (config->where >= CL_BENCH_DELAYS || !config->one_in || config->requests > RECORDS / 8)
+    if (config->where >= CL_BENCH_DELAYS || !config->one_in || config->requests > CL_BENCH_VIRTUAL_RECORDS / 8)
         return -EINVAL;
+    if (config->where >= CL_BENCH_DELAY_OWN_LOG)
+        return cl_bench_commands(config, out, room, err);
     int64_t rc = make(&w, err);
     while (rc == 0 && w.asked < config->requests)
         rc = cl_stepper_run(w.stepper, w.now_ns + AFTER_NS, err);
     rc = rc ? rc : cl_stepper_run(w.stepper, w.now_ns + AFTER_NS, err);
-    rc = rc ? rc : copy(&w, out, room);
+    rc = rc ? rc : cl_bench_virtual_records(w.server, out, room);
     end(&w);
     return rc;
 }

@@ -26,7 +26,11 @@
 #define CL_BENCH_DELAY_CORE 11   /* its kthread loses its core in the middle of it */
 #define CL_BENCH_DELAY_RING 12   /* the NIC has it, and the kthread does not */
 #define CL_BENCH_DELAY_REPLY 13  /* the NIC takes no answers */
-#define CL_BENCH_DELAYS 14
+/* Commands of a group (commands.h). */
+#define CL_BENCH_DELAY_OWN_LOG 14 /* the leader's log takes long to write it */
+#define CL_BENCH_DELAY_OTHERS 15  /* the other node's does */
+#define CL_BENCH_DELAY_APPLY 16   /* the state machine computes */
+#define CL_BENCH_DELAYS 17
 
 struct cl_bench_delays {
     uint32_t where; /* CL_BENCH_DELAY_* */
@@ -39,7 +43,7 @@ struct cl_bench_delays {
 };
 
 /* Run it, and copy what was written down, up to room records of CL_TRACE_RECORD bytes, to out; stamps are ns. Requests
- * for port 9000 are of service 1. Returns how many. -errno with one line in err. */
+ * for port 9000, and commands, are of service 1. Returns how many. -errno with one line in err. */
 CL_API int64_t cl_bench_delays(const struct cl_bench_delays *config, void *out, uint32_t room, char err[256]);
 // cffi: end
 

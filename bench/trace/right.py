@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ...libos.trace import blame
+from ...libos.trace.commands import APPLY, OTHERS, OWN_LOG
 from ...libos.trace.stages import Stage, table
 from ...runtime.errors import check
 from ...runtime.trace import records_of
@@ -38,6 +39,9 @@ CAUSES: dict[str, tuple[int, Stage]] = {
     "core": (lib.CL_BENCH_DELAY_CORE, ("", "core away")),
     "ring": (lib.CL_BENCH_DELAY_RING, ("ring", "waits")),
     "reply": (lib.CL_BENCH_DELAY_REPLY, ("reply", "until sent")),
+    "log of a group's leader": (lib.CL_BENCH_DELAY_OWN_LOG, OWN_LOG),
+    "other node of a group": (lib.CL_BENCH_DELAY_OTHERS, OTHERS),
+    "state machine of a group": (lib.CL_BENCH_DELAY_APPLY, APPLY),
 }
 """What delays a request: its number, and the stage that is to be named; "": whichever, for that of a core takes it from
 those that wait, too."""

@@ -227,10 +227,12 @@ static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struc
     if (!f)
         return false;
     if (f->key.protocol == CL_IPPROTO_TCP) {
+        cl_netq_close_traced(*q);
         running->turns = true;
         running->req.reply_len = 0;
         f = nif->tcp->run(nif, f, at, turns);
         running->turns = false;
+        running->edge = 0;
         *q = cl_netq_self(nif);
         if (!f)
             return true;
@@ -272,8 +274,10 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
     }
     cl_netq_serve(q, s->service);
     cl_count(&q->stats.handled, n);
-    if (cl_unlikely(traced))
+    if (cl_unlikely(traced)) {
+        cl_netq_close_traced(q);
         cl_netq_note_start(q, running, items[n - 1].rx_tsc);
+    }
     running->reqs = reqs;
     running->n_reqs = n;
     cl_store_relaxed(&running->burst, s);
@@ -303,6 +307,7 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
     }
     if (gather)
         cl_netq_ring(q);
+    cl_netq_close_traced(q); /* what has no doorbell yet */
     if (cl_unlikely(oldest != CL_TRACER_NEVER && cl_tracer_late(q->trace, oldest, q->last_flush_tsc)))
         cl_netq_note_late_burst(q, reqs, n, oldest, before);
     return q;
@@ -378,6 +383,7 @@ again:
     }
     if (cl_unlikely(paced))
         q->flush_at = 1; /* for what uthreads send */
+    cl_netq_close_traced(q);
     if (q->n_tx && running.req.reply_len > 0 && q->trace)
         cl_netq_note_answered(q, &running.req); /* the loop rings its doorbell, and knows nothing of it */
     cl_runner_set_local(NULL);

@@ -11,6 +11,9 @@ void cl_netq_ring(struct cl_netq *q)
 {
     struct cl_nic *nic = q->nic;
     if (q->n_tx) {
+        struct cl_tracer *trace = q->trace;
+        if (cl_unlikely(trace && trace->n_open))
+            cl_tracer_end_open(trace);
         uint64_t from = cl_unlikely(nic->tx_calls) ? cl_stamp(q->time) : 0;
         unsigned n = q->n_tx, taken = nic->ops->tx_burst(nic, q->index, q->tx, n);
         cl_count(&q->stats.tx_frames, taken);
@@ -18,13 +21,14 @@ void cl_netq_ring(struct cl_netq *q)
             memmove(q->tx, q->tx + taken, (n - taken) * sizeof q->tx[0]);
         q->n_tx = n - taken;
         uint64_t now = cl_stamp(q->time), before = q->last_flush_tsc, took = now - before;
-        struct cl_tracer *trace = q->trace;
         q->last_flush_tsc = now;
         if (cl_likely(trace != NULL)) {
             if (cl_unlikely(cl_tracer_late(trace, trace->oldest, now) && taken))
                 cl_netq_late(q, before, from ? from : now, now, taken);
-            if (cl_unlikely(trace->pending && taken == n))
+            if (cl_unlikely(cl_tracer_waits(trace) && taken == n))
                 cl_tracer_sent(trace, now);
+            else if (cl_unlikely(trace->n_open))
+                cl_tracer_close_open(trace);
             q->answered.shared = 0;
         }
         if (cl_unlikely(from))
@@ -47,7 +51,7 @@ void cl_netq_ring(struct cl_netq *q)
         nic->ops->free(nic, q->index, q->done, q->n_done);
         q->n_done = 0;
     }
-    if (cl_unlikely(q->trace && q->trace->pending && q->n_tx == 0)) /* of requests without an answer */
+    if (cl_unlikely(q->trace && cl_tracer_waits(q->trace) && q->n_tx == 0)) /* of requests without an answer */
         cl_tracer_sent(q->trace, 0);
 }
 
@@ -75,7 +79,7 @@ void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f)
 bool cl_netif_flush(void *arg, unsigned self)
 {
     struct cl_netq *q = &((struct cl_netif *)arg)->queues[self];
-    if ((q->n_tx | q->n_done) || (q->trace && q->trace->pending))
+    if ((q->n_tx | q->n_done) || (q->trace && cl_tracer_waits(q->trace)))
         cl_netq_ring(q);
     return q->n_tx != 0;
 }

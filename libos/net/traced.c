@@ -10,6 +10,7 @@ void cl_netif_trace(struct cl_netif *nif, struct cl_trace *trace)
 
 void cl_netq_served(struct cl_netq *q, uint16_t next)
 {
+    cl_netq_close_traced(q);
     if (q->trace)
         cl_tracer_served(q->trace, q->served, q->stats.handled - q->served_from);
     /* Relaxed, as the counter is: who looks meanwhile sees a little more or less (cl_trace_tell_latency). */
@@ -45,17 +46,15 @@ struct cl_trace_open *cl_netif_message(void *arg, unsigned self, void *runner)
         return NULL;
     if (!r->trace.id)
         r->trace.id = cl_tracer_id(q->trace);
+    if (q->trace->n_open) { /* it began with them, as far as is known */
+        r->trace.guessed = true;
+        cl_tracer_close_open(q->trace);
+    }
     if (!r->trace.start) { /* not before this kthread's last doorbell: that was somebody else's */
         r->trace.start = cl_max(r->req.rx_tsc, q->last_flush_tsc);
         r->trace.guessed = true;
     }
     return &r->trace;
-}
-
-void cl_netq_note_start(struct cl_netq *q, struct cl_running *r, uint64_t rx_tsc)
-{
-    r->trace.drawn = true;
-    r->trace.start = r->edge > rx_tsc ? r->edge : cl_tracer_stamp(q->trace);
 }
 
 /* What a request says of itself, which has been known since then. */
@@ -76,36 +75,72 @@ static uint64_t since_of(const struct cl_netq *q, const struct cl_udp_req *req)
     return req->looped ? req->rx_tsc : cl_netq_since(q, &req->rx, req->rx_tsc);
 }
 
+/* What a request was, beside what end_of says. */
+static inline uint32_t flags_of(const struct cl_udp_req *req, bool answered, bool stolen)
+{
+    return (answered && !req->looped ? CL_TRACE_ANSWERED : 0) | (stolen ? CL_TRACE_STOLEN : 0) |
+           (req->faulted ? CL_TRACE_ERROR : 0);
+}
+
+/* One that has waited, or is drawn from others that are not. */
+static CL_NOINLINE void note_alone(struct cl_netq *q, struct cl_running *r, const struct cl_udp_req *req,
+                                   uint32_t flags)
+{
+    struct cl_trace_end e = end_of(req, req->socket, since_of(q, req));
+    e.start = r->trace.start;
+    e.end = cl_tracer_stamp(q->trace);
+    e.flags |= flags;
+    r->edge = q->trace->mode == CL_TRACE_FULL ? e.end : 0;
+    cl_tracer_message(q->trace, &r->trace, &e);
+}
+
 void cl_netq_note_end(struct cl_netq *q, struct cl_running *r, const struct cl_udp_req *req, bool answered, bool stolen)
 {
     struct cl_tracer *t = q->trace;
-    uint64_t now = cl_tracer_stamp(t), since = since_of(q, req), start = r->trace.start;
-    bool full = t->mode == CL_TRACE_FULL;
-    uint32_t flags = (answered && !req->looped ? CL_TRACE_ANSWERED : 0) | (stolen ? CL_TRACE_STOLEN : 0) |
-                     (req->faulted ? CL_TRACE_ERROR : 0);
-    r->edge = full ? now : 0;
-    if (cl_likely(full && r->trace.drawn && !r->trace.id && start >= req->rx_tsc && now - start < t->look_ticks &&
-                  now - since < t->look_ticks)) {
-        flags |= CL_TRACE_DRAWN | (since == req->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0);
-        flags |= flags & CL_TRACE_ANSWERED ? CL_TRACE_UNSENT : 0;
-        cl_tracer_put_plain(t, &(struct cl_trace_plain){since, (uint32_t)(req->rx_tsc - since),
-                                                        (uint32_t)(start - since), (uint32_t)(now - since), flags,
-                                                        req->rx.hash, req->socket->service, (uint16_t)req->len});
-        r->trace.drawn = false;
-        r->trace.start = 0;
+    uint32_t flags = flags_of(req, answered, stolen);
+    if (cl_unlikely(t->mode != CL_TRACE_FULL || !r->trace.drawn || r->trace.id)) {
+        note_alone(q, r, req, flags);
         return;
     }
-    struct cl_trace_end e = end_of(req, req->socket, since);
-    e.start = start;
-    e.end = now;
-    e.flags |= flags;
-    cl_tracer_message(t, &r->trace, &e);
+    uint64_t since = since_of(q, req);
+    flags |= since == req->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0;
+    r->trace.drawn = false;
+    cl_tracer_open(
+        t, cl_trace_plain(since, req->rx_tsc - since, req->socket->service, flags, req->rx.hash, (uint16_t)req->len),
+        r->trace.start);
+    r->trace.start = 0;
+}
+
+_Static_assert(CL_UDP_BURST <= CL_TRACER_TOGETHER, "the end of a burst is a stamp");
+
+/* All of a burst are recorded, and it has not waited. */
+static void note_all(struct cl_netq *q, struct cl_running *r, const struct cl_rx_item *items,
+                     const struct cl_udp_req *reqs, unsigned n)
+{
+    struct cl_tracer *t = q->trace;
+    for (unsigned i = 0; i < n; i++) {
+        const struct cl_udp_req *req = &reqs[i];
+        uint64_t since = since_of(q, req);
+        uint32_t flags = flags_of(req, req->reply_len > 0, items[i].stolen) |
+                         (since == req->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0) | (req->reply_len < 0 ? CL_TRACE_ERROR : 0);
+        cl_tracer_add(t, cl_trace_plain(since, req->rx_tsc - since, req->socket->service, flags, req->rx.hash,
+                                        (uint16_t)req->len));
+    }
+    t->open.start = r->trace.start;
+    cl_tracer_end_open(t);
+    r->edge = t->open.ended;
+    r->trace.drawn = false;
+    r->trace.start = 0;
 }
 
 void cl_netq_note_burst(struct cl_netq *q, struct cl_running *r, const struct cl_rx_item *items,
                         const struct cl_udp_req *reqs, unsigned n)
 {
     struct cl_trace_open all = r->trace;
+    if (q->trace->mode == CL_TRACE_FULL && all.drawn && !all.id) {
+        note_all(q, r, items, reqs, n);
+        return;
+    }
     uint64_t now = cl_tracer_stamp(q->trace);
     bool noted = false;
     for (unsigned i = 0; i < n; i++) {

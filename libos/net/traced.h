@@ -20,8 +20,6 @@ void cl_netq_served(struct cl_netq *q, uint16_t next);
 
 /* Mark those of the items that a burst has put, and not published, that are drawn. */
 void cl_netq_mark(struct cl_netq *q, unsigned queued);
-/* A marked request begins. */
-void cl_netq_note_start(struct cl_netq *q, struct cl_running *r, uint64_t rx_tsc);
 /* A request that is marked, or has waited, is handled, and about to be answered. */
 void cl_netq_note_end(struct cl_netq *q, struct cl_running *r, const struct cl_udp_req *req, bool answered,
                       bool stolen);
@@ -47,6 +45,23 @@ static inline uint64_t cl_netq_since(const struct cl_netq *q, const struct cl_fr
     memcpy(&at, f->data + cl_nic_stamp_offset(f->len), sizeof at);
     return at <= rx_tsc && rx_tsc - at < UINT32_MAX ? at
                                                     : rx_tsc; /* else it has none, and what lies there is anything */
+}
+
+/* A marked request begins. Where each is, it begins when the one before it has ended, or when the doorbell after that was
+ * rung. */
+static inline void cl_netq_note_start(struct cl_netq *q, struct cl_running *r, uint64_t rx_tsc)
+{
+    struct cl_tracer *t = q->trace;
+    r->trace.drawn = true;
+    r->trace.start = r->edge > rx_tsc ? cl_max(r->edge, t->open.ended) : cl_tracer_stamp(t);
+    r->edge = t->mode == CL_TRACE_FULL ? r->trace.start : 0;
+}
+
+/* Something else is next than another request of a plain handler. */
+static inline void cl_netq_close_traced(struct cl_netq *q)
+{
+    if (cl_unlikely(q->trace && q->trace->n_open))
+        cl_tracer_close_open(q->trace);
 }
 
 /* A poll has brought frames. */

@@ -56,6 +56,6 @@ void cl_tracer_put_call(struct cl_tracer *t, const struct cl_trace_call *c, cons
         cl_tracer_waited(t, &o, &w, now, now);
     }
     cl_tracer_message(t, &o, &e);
-    if (!c->leaves && t->pending == 1) /* nobody else's doorbell is to come */
+    if (!c->leaves && t->pending == 1 && !t->n_open) /* nobody else's doorbell is to come */
         cl_tracer_sent(t, 0);
 }

@@ -20,6 +20,21 @@ void cl_tracer_put_words(struct cl_tracer *t, const uint64_t words[CL_TRACE_WORD
 /* A record of what waits for no doorbell. */
 void cl_tracer_put(struct cl_tracer *t, const void *record);
 
+/* trace.c. What the kernel has counted of the thread of a message that took so long, if that is worth a look; 0: nothing. */
+uint64_t cl_tracer_counted(struct cl_tracer *t, uint64_t took, uint64_t id);
+/* Who waited for a core that was another's is told of. */
+void cl_tracer_tell_taken(struct cl_tracer *t);
+
+/* records.c. Complete what is put, and publish it: its doorbell was rung at `now`; 0: it was not. */
+void cl_tracer_settle(struct cl_tracer *t, uint64_t now);
+
+static inline void cl_tracer_publish(struct cl_tracer *t)
+{
+    t->head += t->pending;
+    t->pending = 0;
+    cl_trace_publish(t->ring, t->head);
+}
+
 /* gaps.c. What the kernel counts of a thread; not by a virtual clock, for each run of a seed is the same. */
 void cl_tracer_watch(struct cl_tracer *t, const struct cl_clock *clock);
 /* Let go of what the kernel says of its thread. */

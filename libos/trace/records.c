@@ -5,18 +5,11 @@
 
 #define FLAG(flag) ((uint64_t)(flag) << 32) /* in the first word of a record, whose first byte is its kind */
 
-static void publish(struct cl_tracer *t)
-{
-    t->head += t->pending;
-    t->pending = 0;
-    cl_trace_publish(t->ring, t->head);
-}
-
 void cl_tracer_put_words(struct cl_tracer *t, const uint64_t words[CL_TRACE_WORDS])
 {
     cl_trace_put(t->ring, t->records, t->head + t->pending, words);
     if (++t->pending == CL_TRACE_AHEAD)
-        cl_tracer_sent(t, 0);
+        cl_tracer_settle(t, 0);
 }
 
 void cl_tracer_put(struct cl_tracer *t, const void *record)
@@ -26,10 +19,10 @@ void cl_tracer_put(struct cl_tracer *t, const void *record)
     memcpy(words, record, sizeof words);
     cl_tracer_put_words(t, words);
     if (!others_wait)
-        publish(t);
+        cl_tracer_publish(t);
 }
 
-void cl_tracer_sent(struct cl_tracer *t, uint64_t now)
+void cl_tracer_settle(struct cl_tracer *t, uint64_t now)
 {
     for (uint32_t i = 0; i < t->pending; i++) {
         /* Our own stores; relaxed: a reader that is slow may look there. */
@@ -48,5 +41,5 @@ void cl_tracer_sent(struct cl_tracer *t, uint64_t now)
         if ((first & FLAG(CL_TRACE_DRAWN | CL_TRACE_STALLED)) == FLAG(CL_TRACE_DRAWN)) /* of requests alone */
             cl_tracer_latency_record(t, (uint16_t)(first >> 16), (uint32_t)(ends >> 32));
     }
-    publish(t);
+    cl_tracer_publish(t);
 }

@@ -151,7 +151,7 @@ def _put_on_the_wire(stages: dict[Stage, Array], messages: Array, waits: Array) 
     rows = (messages["flags"] & _STALLED) != 0
     if not rows.any():
         return
-    place, known = _places(messages, waits)
+    place, known = places(messages, waits)
     whole = numpy.sum([stages[path] for path in stages], axis=0)
     left = rows.copy()
     for what in numpy.unique(waits["what"][known]):
@@ -167,7 +167,7 @@ def _put_on_the_wire(stages: dict[Stage, Array], messages: Array, waits: Array) 
             stages[path] = numpy.where(rows, 0.0, stages[path])
 
 
-def _places(messages: Array, waits: Array) -> tuple[Array, Array]:
+def places(messages: Array, waits: Array) -> tuple[Array, Array]:
     """Of each wait, or command, the row of its message, and whether that is there."""
     import numpy
 
@@ -191,7 +191,7 @@ def _handler(messages: Array, records: Records) -> tuple[dict[Stage, Array], Arr
     stages = _commands(messages, records.commands)
     for times in stages.values():
         left = left - times
-    place, known = _places(messages, waits)
+    place, known = places(messages, waits)
     for what in numpy.unique(waits["what"][known]):
         mine = known & (waits["what"] == what)
         times = numpy.zeros(len(messages))
@@ -214,7 +214,7 @@ def _commands(messages: Array, commands: Array) -> dict[Stage, Array]:
     """Ticks of the parts of the waits of commands; in each message they add up to what it was blocked."""
     import numpy
 
-    place, known = _places(messages, commands)
+    place, known = places(messages, commands)
     place, commands = place[known], commands[known]
     place, first = numpy.unique(place, return_index=True)  # one a message
     stages: dict[Stage, Array] = {}

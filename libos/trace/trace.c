@@ -14,6 +14,7 @@
 #define SLOWEST 4
 #define RECORDS 4096
 #define WORTH_A_LOOK_US 20
+#define SHORT_NS 500 /* a stamp is some 10 to 15: below that it is dear */
 #define OFF_LEFT (1ll << 62)
 
 struct cl_trace {
@@ -77,6 +78,7 @@ static void init_tracer(struct cl_trace *trace, unsigned k, uint32_t records, co
                             .random = k + 1,
                             .ticks_per_ms = (uint64_t)cl_ns_to_ticks(clock, 1000000),
                             .look_ticks = (uint64_t)cl_ns_to_ticks(clock, WORTH_A_LOOK_US * 1000),
+                            .short_ticks = (uint64_t)cl_ns_to_ticks(clock, SHORT_NS),
                             .latency = trace->latency,
                             .control = control_of(trace)};
     cl_tracer_watch(t, clock);
@@ -206,8 +208,7 @@ uint64_t cl_tracer_id(struct cl_tracer *t)
     return ++t->ids;
 }
 
-/* What the kernel has counted of the thread of a message that took so long. */
-static uint64_t look_for(struct cl_tracer *t, uint32_t took, uint64_t id)
+uint64_t cl_tracer_counted(struct cl_tracer *t, uint64_t took, uint64_t id)
 {
     if (cl_likely(took < t->look_ticks))
         return 0;
@@ -218,8 +219,7 @@ static uint64_t look_for(struct cl_tracer *t, uint32_t took, uint64_t id)
     return cl_tracer_look(t, id);
 }
 
-/* Who waited for a core that was another's is told of. */
-static CL_NOINLINE void tell_taken(struct cl_tracer *t)
+CL_NOINLINE void cl_tracer_tell_taken(struct cl_tracer *t)
 {
     struct cl_trace_core c = {.kind = CL_TRACE_CORE,
                               .kthread = (uint8_t)t->index,
@@ -252,9 +252,9 @@ void cl_tracer_message(struct cl_tracer *t, struct cl_trace_open *o, const struc
         cl_tracer_put(t, &o->longest);
     }
     if (o->drawn || slow) {
-        if (cl_unlikely(t->taken.end && e->begin < t->taken.end))
-            tell_taken(t);
-        uint64_t id = o->id ? o->id : cl_tracer_id(t), counted = look_for(t, end, id);
+        if (cl_unlikely(e->begin < t->taken.end))
+            cl_tracer_tell_taken(t);
+        uint64_t id = o->id ? o->id : cl_tracer_id(t), counted = cl_tracer_counted(t, end, id);
         cl_tracer_put_words(
             t, (uint64_t[CL_TRACE_WORDS]){
                    CL_TRACE_MESSAGE | (uint64_t)t->index << 8 | (uint64_t)e->service << 16 | (uint64_t)flags << 32, id,

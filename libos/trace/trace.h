@@ -3,7 +3,8 @@
  *
  *   poll       cl_tracer_poll; drawn messages are marked (left, cl_tracer_gap)
  *   handler    of a marked one start and end are stamped; one that waits is noted by cl_tracer_waited
- *   end        cl_tracer_message puts the record, which its doorbell completes
+ *   end        cl_tracer_message puts the record, which its doorbell completes; in mode full cl_tracer_open keeps it,
+ *              and one stamp ends several (open.c)
  *   doorbell   cl_tracer_sent; what is slow is found there (oldest, slow_ticks)
  *
  * A tracer belongs to its kthread. NULL where a runtime does not trace at all. */
@@ -14,6 +15,7 @@
 #include "../../runtime/trace.h"
 
 #define CL_TRACER_SLOWEST 16         /* of a millisecond that can be kept, at most */
+#define CL_TRACER_TOGETHER 32        /* requests that share a stamp, at most */
 #define CL_TRACER_NEVER (1ull << 62) /* a stamp that does not come */
 
 /* What is noted of a message while it is handled, by its runner. Zero, but for `longest`: nothing is. */
@@ -95,6 +97,30 @@ struct cl_tracer_samples {
     struct cl_trace_sample of[CL_TRACER_SAMPLES];
 };
 
+/* A request in mode full whose handler has ended and has not waited, in words of its record: service and flags as in the
+ * first, flow and bytes as in the last but one. pickup: ticks after begin. */
+struct cl_trace_plain {
+    uint64_t begin, pickup;
+    uint64_t first, flow;
+};
+
+static inline struct cl_trace_plain cl_trace_plain(uint64_t begin, uint64_t pickup, uint16_t service, uint32_t flags,
+                                                   uint32_t flow, uint16_t bytes)
+{
+    return (struct cl_trace_plain){begin, pickup, (uint64_t)service << 16 | (uint64_t)flags << 32,
+                                   flow | (uint64_t)bytes << 32};
+}
+
+/* Requests that are handled, and whose end is to come: one stamp for all of them (open.c). There are n_open. */
+struct cl_trace_together {
+    uint64_t start;   /* of their handlers */
+    uint64_t end;     /* 0: not yet */
+    uint64_t ended;   /* when the last ones had ended, or their doorbell was rung: no handler begins before it */
+    uint64_t counted; /* what the kernel has counted meanwhile */
+    uint32_t alone;   /* so many requests more are ended each by itself */
+    struct cl_trace_plain of[CL_TRACER_TOGETHER];
+};
+
 struct cl_tracer {
     /* Read by each burst. */
     int64_t left;        /* messages until the next one that is drawn; below 0: as many back in the burst */
@@ -102,7 +128,8 @@ struct cl_tracer {
     uint64_t oldest;     /* since when the burst at hand has waited; CL_TRACER_NEVER: there is none */
     uint64_t slow_ticks; /* more than that is perhaps slow; CL_TRACER_NEVER: nothing is */
     uint64_t head;       /* records that are published */
-    uint32_t pending;    /* and that are put behind them, below CL_TRACE_AHEAD: their doorbell is to come */
+    uint16_t pending;    /* and that are put behind them, below CL_TRACE_AHEAD: their doorbell is to come */
+    uint16_t n_open;     /* requests without a record, whose end is to come, too */
     uint32_t mode;
     const uint64_t *time; /* cl_stamp's */
     uint64_t idle_at;     /* when the loop last looked at the clock for want of work; 0: something has run since */
@@ -110,7 +137,8 @@ struct cl_tracer {
     struct cl_trace_ring *ring;
     uint32_t records, index;
     uint64_t ids;
-    uint64_t look_ticks; /* what took longer may have been the kernel's doing, and is worth a system call */
+    uint64_t look_ticks;  /* what took longer may have been the kernel's doing, and is worth a system call */
+    uint64_t short_ticks; /* a handler that takes no longer shares its stamp */
     uint64_t random;
     uint64_t ticks_per_ms, ms_end;
     const struct cl_trace_control *control;
@@ -135,6 +163,7 @@ struct cl_tracer {
     struct cl_trace_taken taken;       /* while it was parked; told once a message is, that waited then */
     struct cl_tracer_samples *samples; /* NULL: there are none */
     uint64_t collects_from;            /* its interpreter collects garbage since then; 0: it does not */
+    struct cl_trace_together open;
 } CL_ALIGNED(CL_CACHELINE);
 
 struct cl_trace;
@@ -197,6 +226,10 @@ void cl_tracer_put_call(struct cl_tracer *t, const struct cl_trace_call *c, cons
 void cl_tracer_parts(struct cl_trace_wait *w, const uint64_t stages[2], uint64_t ready);
 /* Its handler has ended. What is not drawn is recorded if it is slow. Nothing is noted in o afterwards. */
 void cl_tracer_message(struct cl_tracer *t, struct cl_trace_open *o, const struct cl_trace_end *e);
+/* Those whose end is to come have ended, now, and their doorbell is rung next. If there are none, nothing. */
+void cl_tracer_end_open(struct cl_tracer *t);
+/* The same, and their records are put: something else begins than the next one of their kind. */
+void cl_tracer_close_open(struct cl_tracer *t);
 /* What waits for a doorbell is answered, at `now`; 0: none was rung. */
 void cl_tracer_sent(struct cl_tracer *t, uint64_t now);
 /* Whoever may signal the process may have kthreads sampled from their start on. Before that; again does nothing. -EBUSY:
@@ -225,35 +258,31 @@ void cl_tracer_taken(struct cl_tracer *t, const struct cl_trace_taken *taken);
 /* The interpreter of its thread begins to collect garbage, or has done so, of which generation. */
 void cl_tracer_collects(struct cl_tracer *t, bool begins, uint32_t generation);
 
-/* What is known of a message at its end that was drawn, has not waited, and took less than look_ticks. */
-struct cl_trace_plain {
-    uint64_t begin;
-    uint32_t pickup, start, end; /* ticks after it, which rise */
-    uint32_t flags, flow;
-    uint16_t service, bytes;
-};
-
-/* Its record, as cl_tracer_message puts it: nearly all of those in mode full. */
-static inline void cl_tracer_put_plain(struct cl_tracer *t, const struct cl_trace_plain *m)
-{
-    uint64_t *to = cl_trace_slot(t->ring, t->records, t->head + t->pending);
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* as cl_trace_put, without words on the stack */
-    cl_store_relaxed(&to[0], CL_TRACE_MESSAGE | (uint64_t)t->index << 8 | (uint64_t)m->service << 16 |
-                                 (uint64_t)m->flags << 32);
-    cl_store_relaxed(&to[1], ++t->ids);
-    cl_store_relaxed(&to[2], m->begin);
-    cl_store_relaxed(&to[3], m->pickup | (uint64_t)m->start << 32);
-    cl_store_relaxed(&to[4], m->end | (uint64_t)m->end << 32);
-    cl_store_relaxed(&to[5], 0);
-    cl_store_relaxed(&to[6], m->flow | (uint64_t)m->bytes << 32 | 1ull << 48);
-    cl_store_relaxed(&to[7], 0);
-    if (cl_unlikely(++t->pending == CL_TRACE_AHEAD))
-        cl_tracer_sent(t, 0);
-}
-
 static inline uint64_t cl_tracer_stamp(const struct cl_tracer *t)
 {
     return cl_stamp(t->time);
+}
+
+/* Whether something waits for a doorbell, or is without its end. */
+static inline bool cl_tracer_waits(const struct cl_tracer *t)
+{
+    return (t->pending | t->n_open) != 0;
+}
+
+/* One more, of CL_TRACER_TOGETHER at most, whose end is to come. */
+static inline void cl_tracer_add(struct cl_tracer *t, struct cl_trace_plain m)
+{
+    t->open.of[t->n_open++] = m;
+}
+
+/* The same of a handler for one request; of the first its start counts. */
+static inline void cl_tracer_open(struct cl_tracer *t, struct cl_trace_plain m, uint64_t start)
+{
+    if (t->n_open == 0)
+        t->open.start = start;
+    cl_tracer_add(t, m);
+    if (cl_unlikely(t->n_open == CL_TRACER_TOGETHER || t->open.alone))
+        cl_tracer_close_open(t);
 }
 
 /* At each poll that has brought something, at its stamp. since: of the oldest that has come. */

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from corelane.cli import tables, top, watch
+from corelane.iokernel import Iokernel
 from corelane.runtime.errors import CorelaneError
 
 STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")
@@ -251,12 +252,12 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """top.run sees these statistics, one after the other, and then no iokernel."""
     given: list[dict[str, Any]] = []
 
-    def snapshot(path: str, wait_s: float = 0.0) -> dict[str, Any]:
+    def now(asked: watch.Asked, wait_s: float = 0.0) -> dict[str, Any]:
         if not given:
-            raise CorelaneError(f"no iokernel listens on {path}", hint="start one: corelane up")
+            raise CorelaneError(f"no iokernel listens on {asked.path}", hint="start one: corelane up")
         return given.pop(0)
 
-    monkeypatch.setattr(top, "snapshot", snapshot)
+    monkeypatch.setattr(watch.Asked, "now", now)
     return given
 
 
@@ -357,3 +358,16 @@ def test_the_end_of_the_iokernel_is_a_sentence(shown):
     shown += [statistics(), later()]
     with pytest.raises(CorelaneError, match=r"the iokernel on /x\.sock has ended"):
         top.run(options())
+
+
+def test_an_iokernel_is_asked_over_one_connection_and_its_successor_over_another(socket_path: str) -> None:
+    with Iokernel(socket_path) as first, watch.Asked(socket_path) as asked:
+        before = asked.now()
+        assert asked.now()["control"]["connections"] == before["control"]["connections"] == 1
+        first.stop()
+        with pytest.raises(CorelaneError, match="no iokernel listens on"):
+            asked.now()
+        with Iokernel(socket_path) as second:
+            assert asked.now()["generation"] != before["generation"]
+            assert second.stats()["control"]["connections"] == 1
+        asked.close()

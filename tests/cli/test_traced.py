@@ -12,9 +12,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from corelane.cli import tables, traced
 from corelane.cli.exposition import openmetrics
 from corelane.cli.measures import measure
+from corelane.libos.trace.pieces import raw
 from corelane.runtime._native import lib
 from corelane.runtime.errors import CorelaneError
-from corelane.runtime.trace import Records
+from corelane.runtime.trace import Raw, Records
 
 from .test_top import app, statistics, times
 
@@ -41,8 +42,8 @@ class Rings:
     def services(self) -> list[str]:
         return NAMES
 
-    def read(self) -> Records:
-        return self.parts.pop(0) if self.parts else Made(0, 1).records()
+    def read_raw(self) -> Raw:
+        return Raw(raw(self.parts.pop(0) if self.parts else Made(0, 1).records()), 0, 0)
 
     def close(self) -> None:
         self.closed = True
@@ -112,7 +113,7 @@ def test_only_so_much_is_held(opened: list[Rings], monkeypatch: pytest.MonkeyPat
         for _ in range(3):
             traces.add_to(with_service())
         (held,) = [traces._apps[PID]]
-        assert sum(len(records.messages) for _, records in held._parts) <= 3500
+        assert sum(part.records for _, part in held._parts) <= 3500
 
 
 def test_one_that_cannot_be_read_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ struct cl_raft_service {
     struct serve_machine machine; /* config.node.machine calls it, unless that is the key-value store */
     struct cl_raft_serve_counters count;
     struct cl_runtime *rt;
+    const struct cl_clock *clock; /* of its NIC */
     struct cl_raft_node *node;
     struct raft_link link;       /* clients */
     struct raft_channel channel; /* nodes, in the order of config.peers */
@@ -82,7 +83,7 @@ void serve_traced(struct cl_raft_service *s, uint32_t traced, uint64_t since_ns,
 void serve_passed(void *arg, uint64_t since_ns);
 
 /* poll.c */
-/* The machine's clock, as a runtime's scheduler has it: also when that is gone. */
+/* The clock of the runtime's NIC, as its scheduler has it: also when that is gone. arg: the service. */
 uint64_t serve_now(void *arg);
 /* Read the clock: first of all in whatever the scheduler calls. */
 void serve_begin(struct cl_raft_service *s);

@@ -11,8 +11,8 @@
 
 uint64_t serve_now(void *arg)
 {
-    (void)arg;
-    return (uint64_t)cl_tsc_to_ns(cl_clock_default(), cl_tsc());
+    const struct cl_raft_service *s = arg;
+    return (uint64_t)cl_clock_ns(s->clock);
 }
 
 bool serve_disk_busy(const struct cl_raft_service *s)

@@ -310,6 +310,7 @@ int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_config *conf
     }
     s->config = *config;
     s->rt = rt;
+    s->clock = cl_nic_clock(cl_runtime_nic(rt));
     pthread_mutex_init(&s->lock, NULL);
     cl_timer_init(&s->timer, on_timer, s);
     int rc = make_node(s, info.mtu, err);
@@ -431,5 +432,5 @@ uint64_t cl_raft_service_leads_for_ns(const struct cl_raft_service *s)
     pthread_mutex_lock(lock);
     uint64_t led_ns = s->led_ns;
     pthread_mutex_unlock(lock);
-    return led_ns ? serve_now(NULL) - led_ns : UINT64_MAX;
+    return led_ns ? (uint64_t)cl_clock_ns(s->clock) - led_ns : UINT64_MAX;
 }

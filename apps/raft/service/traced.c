@@ -21,12 +21,12 @@ void serve_trace(struct cl_raft_service *s)
         return;
     s->config.node.stages = 1;
     if (c->node.log)
-        cl_log_stamped(c->node.log, cl_clock_default()); /* which serve_now reads */
+        cl_log_stamped(c->node.log, s->clock);
 }
 
-static uint64_t ns_of(uint64_t stamp)
+static uint64_t ns_of(const struct cl_raft_service *s, uint64_t stamp)
 {
-    return stamp ? (uint64_t)cl_tsc_to_ns(cl_clock_default(), stamp) : 0;
+    return stamp ? (uint64_t)cl_tsc_to_ns(s->clock, stamp) : 0;
 }
 
 static void stages(void *arg, struct cl_call_stages *out)
@@ -36,8 +36,8 @@ static void stages(void *arg, struct cl_call_stages *out)
     cl_raft_node_stages(s->node, &of);
     *out = (struct cl_call_stages){.gone_ns = of.gone_ns,
                                    .sent_ns = of.sent_ns,
-                                   .flush_ns = ns_of(of.log[0]),
-                                   .written_ns = ns_of(of.log[1]),
+                                   .flush_ns = ns_of(s, of.log[0]),
+                                   .written_ns = ns_of(s, of.log[1]),
                                    .durable_ns = of.durable_ns,
                                    .others_ns = of.others_ns,
                                    .agreed_ns = of.agreed_ns,

@@ -307,6 +307,69 @@ static void calls(uint64_t seed)
     CHECK(got[0].sent == got[0].end + 5 && !(got[0].flags & CL_TRACE_UNSENT));
 }
 
+/* One in mode full whose handler has ended after so long, as a kthread tells it. */
+static void short_one(uint64_t took, uint32_t flags)
+{
+    uint64_t start = now;
+    now += took;
+    cl_tracer_open(t, cl_trace_plain(start - 30, 10, 1, flags, 7, 22), start);
+}
+
+/* What short handlers share, until their doorbell or until something else begins; a long one has the next ones stamped. */
+static void together(void)
+{
+    static struct cl_trace_message got[CL_TRACE_AHEAD];
+    const uint32_t drawn = CL_TRACE_DRAWN;
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_FULL), 0);
+    later(5000000);
+    uint64_t start = now;
+    for (unsigned i = 0; i < 3; i++)
+        short_one(40, i == 1 ? 0 : CL_TRACE_ANSWERED);
+    uint64_t end = now;
+    cl_tracer_end_open(t); /* before the doorbell */
+    now += 25;
+    cl_tracer_sent(t, now);
+    CHECK_EQ(read_all(got, 4), 3);
+    for (unsigned i = 0; i < 3; i++) {
+        CHECK(got[i].shared == 3 && got[i].pickup == 10 && got[i].begin + got[i].end == end);
+        CHECK_EQ(got[i].begin + got[i].start, cl_max(start, got[i].begin + 10)); /* no later than it was picked up */
+        CHECK_EQ(got[i].sent, got[i].end + (i == 1 ? 0 : 25));
+        CHECK_EQ(got[i].flags, drawn | CL_TRACE_SHARED | (i == 1 ? 0 : CL_TRACE_ANSWERED));
+    }
+    CHECK(t->open.alone == 0 && t->open.ended == now);
+    short_one(40, CL_TRACE_ANSWERED);
+    cl_tracer_close_open(t);
+    end = now;
+    short_one(2000, CL_TRACE_ANSWERED);
+    cl_tracer_sent(t, now + 7);
+    CHECK_EQ(read_all(got, 4), 2);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(got[i].shared == 1 && got[i].flags == (drawn | CL_TRACE_ANSWERED) &&
+              got[i].begin + got[i].sent == now + 7);
+    CHECK(got[0].begin + got[0].end == end && got[1].begin + got[1].end == now && got[1].id == got[0].id + 1);
+    CHECK(t->open.alone, "the second was long");
+    short_one(40, 0);
+    CHECK(t->n_open == 0 && t->pending == 1, "it has its own end");
+    cl_tracer_sent(t, 0); /* no doorbell */
+    CHECK_EQ(read_all(got, 4), 1);
+    CHECK(got[0].shared == 1 && got[0].end == 70 && got[0].sent == 70 && got[0].flags == drawn);
+    t->open.alone = 0;
+    for (unsigned i = 0; i < 3 * CL_TRACER_TOGETHER; i++)
+        short_one(1, CL_TRACE_ANSWERED);
+    CHECK_EQ(t->pending, CL_TRACER_TOGETHER); /* those before were too many to wait for a doorbell */
+    cl_tracer_sent(t, now);
+    CHECK_EQ(read_all(got, CL_TRACE_AHEAD), CL_TRACE_AHEAD);
+    CHECK(got[9].shared == CL_TRACER_TOGETHER && got[9].end == got[9].sent && (got[9].flags & CL_TRACE_UNSENT));
+    CHECK_EQ(read_all(got, CL_TRACE_AHEAD), CL_TRACER_TOGETHER);
+    CHECK(!(got[9].flags & CL_TRACE_UNSENT));
+    struct cl_trace_taken was = {.begin = now, .end = now + 4000, .by = 9, .cpu = 2, .parked = true};
+    cl_tracer_taken(t, &was);
+    short_one(40, CL_TRACE_ANSWERED);
+    cl_tracer_sent(t, now);
+    CHECK_EQ(read_all(got, 4), 2); /* who had the core, and it */
+    CHECK(got[0].kind == CL_TRACE_CORE && got[1].kind == CL_TRACE_MESSAGE);
+}
+
 int main(int argc, char **argv)
 {
     struct cl_clock clock;
@@ -335,6 +398,7 @@ int main(int argc, char **argv)
     stalls();
     calls(seed);
     taken();
+    together();
     cl_trace_delete(trace);
     config.records = 1000;
     CHECK(cl_trace_new(&config, &clock, "tracer", &trace, err) == -EINVAL && strstr(err, "power of two"));
