@@ -54,6 +54,8 @@ static bool number_of(const uint8_t *line, uint64_t n, uint64_t *out)
     *out = 0;
     for (; i < n && line[i] >= '0' && line[i] <= '9' && digits < 18; i++, digits++)
         *out = 10 * *out + (uint64_t)(line[i] - '0');
+    while (i < n && (line[i] == ' ' || line[i] == '\t'))
+        i++;
     return digits && i == n;
 }
 

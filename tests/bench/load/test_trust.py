@@ -128,6 +128,20 @@ def test_drift_and_steps_are_not_stationary():
     assert found(exponential() + np.where(np.arange(N) < N / 2, 0, 30)) >= {"stationary"}
 
 
+def test_few_samples_show_a_drift_of_half():
+    assert found(exponential(2000) * np.linspace(1, 1.5, 2000)) >= {"stationary"}
+
+
+def test_two_kinds_of_requests_are_stationary():
+    """Of as many of each the median is that of one kind or of the other, by chance."""
+    alarms = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        kinds = np.where(rng.random(1000) < 0.5, 50.0, 500.0) + rng.exponential(5, 1000)
+        alarms += "stationary" in found(kinds)
+    assert alarms <= 4
+
+
 def test_a_random_walk_has_a_unit_root():
     statistic, critical = trust.dickey_fuller(np.log(walk(5000, 1.0)))
     assert critical == pytest.approx(-2.862, abs=0.002)

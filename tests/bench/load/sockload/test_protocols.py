@@ -133,7 +133,7 @@ def test_http_requests():
 def test_http_answers():
     with engine("http") as load:
         assert taken_only_whole(load, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "get") == HIT
-        assert taken_only_whole(load, b"HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", "get") == HIT
+        assert taken_only_whole(load, b"HTTP/1.1 200 OK\r\ncontent-length:0 \t\r\n\r\n", "get") == HIT
         chunked = (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n5\r\nhello\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n"
         )
