@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..runtime.errors import CorelaneError
 from ..runtime.files import write_whole
@@ -334,13 +334,12 @@ def _run(options: argparse.Namespace, job: Job) -> int:
     document = session.document()
     told = sys.stderr if options.json == "-" else sys.stdout
     print(report(document), file=told, flush=True)  # before what a full disk may stop
-    for path in write_outputs(options, document, outcome):
-        print(f"wrote {path}", file=told)
+    write_outputs(options, document, outcome, told)
     return 130 if outcome.interrupted else 0
 
 
-def write_outputs(options: argparse.Namespace, document: dict[str, Any], outcome: Outcome) -> Iterator[Path]:
-    """Every file that was asked for, each when it is written."""
+def write_outputs(options: argparse.Namespace, document: dict[str, Any], outcome: Outcome, told: TextIO) -> None:
+    """Every file that was asked for; `told` of each. If one cannot be written the others are, before the error."""
     from ..bench.harness import document as doc
     from ..bench.load import exporting
     from ..bench.load.page import page
@@ -356,9 +355,15 @@ def write_outputs(options: argparse.Namespace, document: dict[str, Any], outcome
     }
     if loads:
         writers["plot"] = lambda path: exporting.canvas(document).finish(path, document)
+    failed: OSError | None = None
     for name, write in writers.items():
         if (asked := getattr(options, name)) and asked != "-":
             path = Path(asked)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write(path)
-            yield path
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write(path)
+                print(f"wrote {path}", file=told)
+            except OSError as error:
+                failed = failed or error
+    if failed:
+        raise failed

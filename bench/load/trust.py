@@ -209,17 +209,34 @@ def _of_generator(lag: Hist, latency: Hist, asked: float) -> list[Doubt]:
     return []
 
 
+def _what_became(counts: Mapping[str, int]) -> str:
+    """Of requests without a right answer, behind a sentence that says how many they are."""
+    came = sum(counts[k] for k in ("answered", "wrong", "errors", "broken"))
+    told = {
+        "never sent, as no connection was free": counts["dropped"],
+        "with a wrong answer": counts["wrong"],
+        "with an error": counts["errors"],
+        "cut off by the server": counts["broken"] - counts["timeouts"],
+        "given up after --timeout": counts["timeouts"],
+        "unanswered when the load ended": counts["sent"] - came,
+    }
+    why = [f"{n:,} {what}" for what, n in told.items() if n > 0]
+    if counts["refused"]:
+        why.append(f"connecting failed {counts['refused']:,} times: look whether the server still runs")
+    return f": {', '.join(why)}" if why else ""
+
+
 def _of_load(counts: Mapping[str, int], offered: float, achieved: float, carried: bool) -> list[Doubt]:
     out = []
     lost = counts["offered"] - counts["answered"]
     if lost:
         share = lost / counts["offered"]
-        why = [f"{counts[k]:,} {k}" for k in ("dropped", "wrong", "errors", "broken", "timeouts") if counts[k]]
         text = f"{lost:,} of {counts['offered']:,} requests ({100 * share:.3g} %) have no right answer"
-        out.append(Doubt("load", text + (f" ({', '.join(why)})" if why else "")))
+        out.append(Doubt("load", text + _what_became(counts)))
     if counts["misses"] > MISSES_MOST * counts["answered"]:
         share = 100 * counts["misses"] / counts["answered"]
-        out.append(Doubt("load", f"{share:.3g} % of the answers are misses: a miss is another request than a hit"))
+        text = f"{share:.3g} % of the answers are misses (of HTTP: redirects): a miss is another request than a hit"
+        out.append(Doubt("load", text))
     if not carried and not lost:
         text = (
             f"the load was not carried: {achieved:,.0f} answers/s to {offered:,.0f} requests/s; latency grows with time"
@@ -261,7 +278,7 @@ def doubts(
 ) -> list[Doubt]:
     """All reasons against a result. asked: the highest quantile that the reader wants to know."""
     if not counts["answered"]:
-        return [Doubt("load", f"none of {counts['offered']:,} requests has a right answer")]
+        return [Doubt("load", f"none of {counts['offered']:,} requests has a right answer{_what_became(counts)}")]
     wanders = _wanders(found)
     stationary: list[Any] = [Doubt("stationary", f"the latency is not stationary: {wanders}")] if wanders else []
     return [

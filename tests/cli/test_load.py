@@ -107,6 +107,16 @@ def test_every_output(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert all(f"wrote {path}" in out for path in (*names.values(), plot))
 
 
+def test_a_full_disk_is_said_and_the_other_files_are_written(
+    port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert load(port, "--json", "/dev/full", "--html", str(tmp_path / "x.html")) == 1
+    out, err = capsys.readouterr()
+    assert "use /dev/full: No space left on device" in err
+    assert f"wrote {tmp_path}/x.html" in out
+    assert "wrote /dev/full" not in out
+
+
 def test_its_page_in_a_browser(port: int, tmp_path: Path):
     """At three widths: nothing to scroll sideways, nothing asked for, nothing complained of."""
     page = tmp_path / "x.html"

@@ -112,7 +112,8 @@ class Result:
     """What became of a run. latency: ns from the intended send time, infinite if unanswered; from_send: from the real
     one; lag: from the intended to the real one, of requests that no connection had to become free for. by_op: latency
     of answered requests of each operation. records: bytes, an array of `struct cl_sockload_record`. heard: the
-    beginning of the first answer that was not right. aborted: cut short; the counts are of what was settled."""
+    beginning of the first answer that was not right, or not whole. aborted: cut short; the counts are of what was
+    settled."""
 
     rate: float
     seconds: float

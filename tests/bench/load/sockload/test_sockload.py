@@ -281,6 +281,17 @@ def test_silent_servers_time_out():
     assert result.latency.percentile(1) == float("inf")
 
 
+def test_answers_that_stop_in_the_middle_are_told_of():
+    def serve(peer: socket.socket, number: int) -> None:
+        while peer.recv(4096):
+            peer.sendall(b"HTTP/1.1 200 OK\nContent-Length: 0\n\n")  # by LF alone it has no end
+
+    with serving(serve) as port:
+        result = run(port, rate=100, protocol="http", drain_s=0.05)
+    assert result.counts["answered"] == 0
+    assert result.heard == "HTTP/1.1 200 OK"
+
+
 def test_halves_of_answers_come_together():
     def serve(peer: socket.socket, number: int) -> None:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
