@@ -12,7 +12,7 @@ from ..bench import registry
 from ..runtime.errors import CorelaneError
 from . import values
 from .benchpage import Page, drawn_or_why, nothing, page_of
-from .outputs import check_writable
+from .outputs import check_plot, check_writable
 from .usage import Parser, WrongUsage, words_are_wrong
 
 IMPORTS = ("..bench._native",)
@@ -101,8 +101,8 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
             parser.error("--seconds takes a number above 0 and at most 3600")
         if not 0 <= options.patient <= 3600:
             parser.error("--patient takes a number from 0 to 3600")
-        for path in _outputs(name, options, every).values():
-            check_writable(path)
+        for kind, path in _outputs(name, options, every).items():
+            (check_plot if kind == "plot" else check_writable)(path)
         if options.report and page is None:
             page = Page(Path(options.report) / "index.html", parser.prog)
         if name in registry.SHOWS and options.json != "-":

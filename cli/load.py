@@ -9,13 +9,13 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..runtime.errors import CorelaneError
 from ..runtime.files import write_whole
 from ..runtime.hist import Hist
 from . import values
-from .outputs import check_writable
+from .outputs import check_plot, check_writable
 from .usage import WrongUsage, words_are_wrong
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ def _run(options: argparse.Namespace, job: Job) -> int:
     for name in OUTPUTS:
         path = getattr(options, name)
         if path and path != "-":
-            check_writable(Path(path))
+            (check_plot if name == "plot" else check_writable)(Path(path))
     if options.hdr:
         from ..bench.load.exporting import hdr_histogram
 
@@ -333,31 +333,37 @@ def _run(options: argparse.Namespace, job: Job) -> int:
         outcome = command.run(job, session)
     document = session.document()
     told = sys.stderr if options.json == "-" else sys.stdout
-    print(report(document), file=told)
-    write_outputs(options, document, outcome)
-    for name in OUTPUTS:
-        if (path := getattr(options, name)) and path != "-":
-            print(f"wrote {path}", file=told)
+    print(report(document), file=told, flush=True)  # before what a full disk may stop
+    write_outputs(options, document, outcome, told)
     return 130 if outcome.interrupted else 0
 
 
-def write_outputs(options: argparse.Namespace, document: dict[str, Any], outcome: Outcome) -> None:
-    """Every file that was asked for."""
+def write_outputs(options: argparse.Namespace, document: dict[str, Any], outcome: Outcome, told: TextIO) -> None:
+    """Every file that was asked for; `told` of each. If one cannot be written the others are, before the error."""
     from ..bench.harness import document as doc
     from ..bench.load import exporting
+    from ..bench.load.page import page
 
     loads = [(name, measured) for name, each in outcome.measured.items() for measured in each]
     if options.json == "-":
         print(json.dumps(document, indent=1, allow_nan=False))
-    elif options.json:
-        doc.write(document, Path(options.json))
-    if options.hdr:
-        exporting.write_hdr(loads, Path(options.hdr))
-    if options.record:
-        write_whole(Path(options.record), exporting.recorded(measured for _, measured in loads).encode())
-    if options.html:
-        from ..bench.load.page import page
-
-        write_whole(Path(options.html), page(document, loads).encode())
-    if options.plot and loads:
-        exporting.canvas(document).finish(Path(options.plot), document)
+    writers: dict[str, Callable[[Path], None]] = {
+        "json": lambda path: doc.write(document, path),
+        "hdr": lambda path: exporting.write_hdr(loads, path),
+        "record": lambda path: write_whole(path, exporting.recorded(measured for _, measured in loads).encode()),
+        "html": lambda path: write_whole(path, page(document, loads).encode()),
+    }
+    if loads:
+        writers["plot"] = lambda path: exporting.canvas(document).finish(path, document)
+    failed: OSError | None = None
+    for name, write in writers.items():
+        if (asked := getattr(options, name)) and asked != "-":
+            path = Path(asked)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write(path)
+                print(f"wrote {path}", file=told)
+            except OSError as error:
+                failed = failed or error
+    if failed:
+        raise failed

@@ -8,6 +8,16 @@ from pathlib import Path
 from ..runtime.errors import CorelaneError
 
 
+def check_plot(path: Path) -> None:
+    """Refuse a plot that could not be drawn: one that is no PNG, or where matplotlib is missing."""
+    if path.suffix.lower() != ".png":
+        raise CorelaneError(f"write {path}", "a plot is a PNG", "give a name that ends with .png")
+    check_writable(path)
+    from ..bench.harness import plot
+
+    plot.check()
+
+
 def check_writable(path: Path) -> None:
     """Refuse before measuring what could not be written after it."""
     folder = next(p for p in path.absolute().parents if p.exists())

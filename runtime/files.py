@@ -13,9 +13,17 @@ from pathlib import Path
 def write_whole(path: str | Path, data: bytes) -> None:
     """Make a file of it, or replace one, durably: a crash leaves the old one or the new one. Raises OSError.
 
-    What is there and is no regular file, as /dev/null or a pipe, is written to and stays what it is, but for a block
-    device, which is refused. Behind a symbolic link the file that it names is replaced.
+    The error names the path. What is there and is no regular file, as /dev/null or a pipe, is written to and stays what
+    it is, but for a block device, which is refused. Behind a symbolic link the file that it names is replaced.
     """
+    try:
+        _write_whole(path, data)
+    except OSError as error:
+        error.filename = error.filename or os.fspath(path)  # that of a write has none
+        raise
+
+
+def _write_whole(path: str | Path, data: bytes) -> None:
     target = Path(os.path.realpath(path))
     with contextlib.suppress(FileNotFoundError):
         kind = Path(path).stat().st_mode

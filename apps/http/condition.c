@@ -10,10 +10,12 @@ static bool has_tag(const struct cl_http_request *r, enum cl_http_field field, s
         struct cl_http_text list = cl_http_value_of(r, i), tag;
         if (r->field[i] != field)
             continue;
+        if (cl_http_is(list, CL_HTTP_TEXT("*")))
+            return true;
         while (cl_http_next_of(&list, &tag)) {
             if (weak && tag.len > 2 && tag.at[0] == 'W' && tag.at[1] == '/')
                 tag = (struct cl_http_text){tag.at + 2, tag.len - 2};
-            if (cl_http_is(tag, etag) || cl_http_is(tag, CL_HTTP_TEXT("*")))
+            if (cl_http_is(tag, etag))
                 return true;
         }
     }
@@ -83,6 +85,8 @@ static int read_range(struct cl_http_text text, uint64_t size, struct cl_http_ra
         text.at++;
         text.len--;
         if (!take_number(&text, &last) || text.len)
+            return -1;
+        if (size == 0 && last) /* the end of nothing exists (section 14.1.2), and no Content-Range can say it */
             return -1;
         uint64_t len = cl_min(last, size);
         *out = (struct cl_http_range){size - len, len};

@@ -182,7 +182,7 @@ static int on_head(struct cl_http_request *r)
     struct cl_http_service *s = x->service;
     x->closes = !r->keep_alive || cl_load_relaxed(&s->draining);
     x->early = cl_http_route(x);
-    return r->sized && r->length > s->options.body_most ? 413 : 0;
+    return 0;
 }
 
 static int on_body(struct cl_http_request *r, const uint8_t *data, uint32_t len)

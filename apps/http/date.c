@@ -1,11 +1,9 @@
 /* See date.h. */
 #include "date.h"
 
-#include <stdio.h>
 #include <time.h>
 
 #define DAY_S 86400
-#define TEXT_MOST 40 /* the longest form has 33 */
 
 static const char days[] = "ThuFriSatSunMonTueWed"; /* 1970 began on a Thursday */
 static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -51,32 +49,61 @@ static int full_year(int year)
     return year > tm.tm_year + 1950 ? year - 100 : year;
 }
 
+/* Whether a text has a form, in which 0 stands for a digit, _ for a digit or a space, a for a letter. */
+static bool has_form(struct cl_http_text text, const char *form)
+{
+    if (text.len != strlen(form))
+        return false;
+    for (uint32_t i = 0; i < text.len; i++) {
+        char c = text.at[i], lower = cl_http_lower(c);
+        bool digit = c >= '0' && c <= '9';
+        bool right = form[i] == '0'   ? digit
+                     : form[i] == '_' ? digit || c == ' '
+                     : form[i] == 'a' ? lower >= 'a' && lower <= 'z'
+                                      : c == form[i];
+        if (!right)
+            return false;
+    }
+    return true;
+}
+
+static int number(const char *at, int digits)
+{
+    int n = 0;
+    for (int i = 0; i < digits; i++)
+        n = 10 * n + (at[i] == ' ' ? 0 : at[i] - '0');
+    return n;
+}
+
+/* The three forms of RFC 9110, section 5.6.7. The day of the week may be any. */
 bool cl_http_date_read(struct cl_http_text text, int64_t *seconds)
 {
-    char s[TEXT_MOST + 1], month[4], rest[4];
+    const char *comma = memchr(text.at, ',', text.len), *end = text.at + text.len, *at, *month, *clock;
     struct tm tm = {0};
-    int end = 0;
-    if (text.len > TEXT_MOST || memchr(text.at, 0, text.len))
-        return false;
-    memcpy(s, text.at, text.len);
-    s[text.len] = 0;
-    if (sscanf(s, "%*3[A-Za-z], %2d %3[A-Za-z] %4d %2d:%2d:%2d %3s%n", &tm.tm_mday, month, &tm.tm_year, &tm.tm_hour,
-               &tm.tm_min, &tm.tm_sec, rest, &end) == 7) {
-    } else if (sscanf(s, "%*[A-Za-z], %2d-%3[A-Za-z]-%2d %2d:%2d:%2d %3s%n", &tm.tm_mday, month, &tm.tm_year,
-                      &tm.tm_hour, &tm.tm_min, &tm.tm_sec, rest, &end) == 7) {
-        tm.tm_year = full_year(tm.tm_year);
-    } else if (sscanf(s, "%*3[A-Za-z] %3[A-Za-z] %2d %2d:%2d:%2d %4d%n", month, &tm.tm_mday, &tm.tm_hour, &tm.tm_min,
-                      &tm.tm_sec, &tm.tm_year, &end) == 6) {
-        memcpy(rest, "GMT", 4);
+    if (comma && has_form((struct cl_http_text){comma, (uint32_t)(end - comma)}, ", 00 aaa 0000 00:00:00 GMT")) {
+        at = comma + 2;
+        month = at + 3;
+        tm.tm_year = number(at + 7, 4);
+        clock = at + 12;
+    } else if (comma && has_form((struct cl_http_text){comma, (uint32_t)(end - comma)}, ", 00-aaa-00 00:00:00 GMT")) {
+        at = comma + 2;
+        month = at + 3;
+        tm.tm_year = full_year(number(at + 7, 2));
+        clock = at + 10;
+    } else if (has_form(text, "aaa aaa _0 00:00:00 0000")) {
+        month = text.at + 4;
+        at = text.at + 8;
+        clock = at + 3;
+        tm.tm_year = number(at + 12, 4);
     } else {
         return false;
     }
-    tm.tm_mon = strlen(month) == 3 ? month_of(month) : -1;
-    if ((uint32_t)end != text.len || strcmp(rest, "GMT") != 0 || tm.tm_mon < 0 || tm.tm_year < 1970 || tm.tm_mday < 1 ||
-        tm.tm_mday > 31 || tm.tm_hour < 0 || tm.tm_hour > 23 || tm.tm_min < 0 || tm.tm_min > 59 || tm.tm_sec < 0 ||
-        tm.tm_sec > 60)
-        return false;
+    int day = number(at, 2), hour = number(clock, 2), minute = number(clock + 3, 2), second = number(clock + 6, 2);
     tm.tm_year -= 1900;
-    *seconds = (int64_t)timegm(&tm);
-    return true;
+    tm.tm_mon = month_of(month);
+    tm.tm_mday = day;
+    if (tm.tm_mon < 0 || hour > 23 || minute > 59 || second > 60)
+        return false;
+    *seconds = (int64_t)timegm(&tm) + 3600 * hour + 60 * minute + second;
+    return day && tm.tm_mday == day; /* of a month that is not so long it is another one */
 }

@@ -99,18 +99,30 @@ static int status_of(int error)
     }
 }
 
-/* A directory is asked for without its slash: relative links of its page would mean other places. */
-static void redirect(struct cl_http_exchange *x)
+/* A byte of a path that stands for itself in a URL (RFC 3986, section 3.3). */
+static bool is_path_char(char c)
 {
-    char line[CL_HTTP_ANSWER_HEAD / 2];
-    struct cl_http_text target = cl_http_target(&x->request), path = cl_http_target_path(target);
-    uint32_t query = target.len - (uint32_t)(path.at - target.at) - path.len;
-    int len =
-        snprintf(line, sizeof line, "Location: %.*s/%.*s\r\n", (int)path.len, path.at, (int)query, path.at + path.len);
-    if (path.len > 1 && path.at[1] == '/') /* "//host" would be another host's */
-        cl_http_refuse(x, 404, NULL);
-    else
-        cl_http_refuse(x, len < (int)sizeof line ? 301 : 414, len < (int)sizeof line ? line : NULL);
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c && strchr("-._~!$&'()*+,;=:@/", c) != NULL);
+}
+
+/* A directory is asked for without its slash: relative links of its page would mean other places. It is sent to the
+ * path that was found, not to the one that was written: "//host" and "/\host" lead browsers to other servers. */
+static void redirect(struct cl_http_exchange *x, const char *path)
+{
+    char line[CL_HTTP_ANSWER_HEAD / 2] = "Location: /";
+    size_t n = strlen(line), most = sizeof line - sizeof "%00/\r\n";
+    for (; *path && n < most; path++)
+        n += (size_t)snprintf(line + n, sizeof line - n, is_path_char(*path) ? "%c" : "%%%02X", (unsigned char)*path);
+    struct cl_http_text target = cl_http_target(&x->request);
+    const char *query = memchr(target.at, '?', target.len);
+    size_t query_len = query ? target.len - (size_t)(query - target.at) : 0;
+    if (*path || n + query_len >= most) {
+        cl_http_refuse(x, 414, NULL);
+        return;
+    }
+    snprintf(line + n, sizeof line - n, "/%.*s\r\n", (int)query_len, query ? query : "");
+    cl_http_refuse(x, 301, line);
 }
 
 static void find_and_send(struct cl_http_exchange *x, char *path, int len)
@@ -132,7 +144,7 @@ static void find_and_send(struct cl_http_exchange *x, char *path, int len)
         if (directory) /* a folder with the name of an index */
             cl_http_refuse(x, 404, NULL);
         else
-            redirect(x);
+            redirect(x, path);
         break;
     default:
         cl_http_refuse(x, status_of(error), NULL);
@@ -159,7 +171,7 @@ void cl_http_files_answer(struct cl_http_exchange *x)
     }
     int len = cl_http_path(cl_http_target_path(cl_http_target(r)), path);
     if (len < 0)
-        cl_http_refuse(x, 400, NULL);
+        cl_http_refuse(x, len == CL_HTTP_PATH_LONG ? 404 : 400, NULL);
     else if (!x->service->options.hidden && cl_http_path_hidden(path))
         cl_http_refuse(x, 404, NULL);
     else

@@ -81,7 +81,7 @@ static void answer_whole(struct cl_http_exchange *x, uint64_t len)
 static void call_compiled(struct cl_http_exchange *x)
 {
     const struct cl_http_route *route = x->route;
-    struct cl_http_text target = cl_http_target(&x->request);
+    struct cl_http_text target = cl_http_target_origin(cl_http_target(&x->request));
     int64_t answered = 0;
     uint8_t *reply = make_room(x, route->room);
     if (!reply) {
@@ -243,7 +243,7 @@ int cl_http_reply(struct cl_http_call *call, int status, const char *headers, ui
 static void describe(struct cl_http_exchange *x)
 {
     const struct cl_http_request *r = &x->request;
-    struct cl_http_text target = cl_http_target(r);
+    struct cl_http_text target = cl_http_target_origin(cl_http_target(r));
     uint32_t first = r->n ? r->header[0].name_at : 0;
     x->call = (struct cl_http_call){.method = method_names[r->method],
                                     .target = target.at,

@@ -1,21 +1,41 @@
 /* See path.h. */
 #include "path.h"
 
+struct cl_http_text cl_http_target_authority(struct cl_http_text target)
+{
+    const char *end = target.at + target.len, *scheme = target.len ? memchr(target.at, ':', target.len) : NULL;
+    if (!scheme || *target.at == '/' || end - scheme < 3 || memcmp(scheme, "://", 3) != 0)
+        return (struct cl_http_text){NULL, 0};
+    const char *from = scheme + 3, *at = from;
+    while (at < end && *at != '/' && *at != '?')
+        at++;
+    return (struct cl_http_text){from, (uint32_t)(at - from)};
+}
+
 struct cl_http_text cl_http_target_path(struct cl_http_text target)
 {
     const char *end = target.at + target.len, *at = target.at;
     if (target.len && *at != '/') { /* the absolute form */
-        const char *scheme = memchr(at, ':', target.len);
-        if (!scheme || end - scheme < 3 || memcmp(scheme, "://", 3) != 0)
+        struct cl_http_text authority = cl_http_target_authority(target);
+        if (!authority.at)
             return (struct cl_http_text){at, 0};
-        at = scheme + 3;
-        const char *slash = memchr(at, '/', (size_t)(end - at)), *query = memchr(at, '?', (size_t)(end - at));
-        if (!slash || (query && query < slash))
+        at = authority.at + authority.len;
+        if (at == end || *at == '?')
             return CL_HTTP_TEXT("/");
-        at = slash;
     }
     const char *query = memchr(at, '?', (size_t)(end - at));
     return (struct cl_http_text){at, (uint32_t)((query ? query : end) - at)};
+}
+
+struct cl_http_text cl_http_target_origin(struct cl_http_text target)
+{
+    struct cl_http_text authority = cl_http_target_authority(target);
+    if (!authority.at)
+        return target;
+    const char *end = target.at + target.len, *at = authority.at + authority.len;
+    if (at == end)
+        return CL_HTTP_TEXT("/");
+    return *at == '/' ? (struct cl_http_text){at, (uint32_t)(end - at)} : target;
 }
 
 static int hex_digit(char c)
@@ -61,8 +81,10 @@ int cl_http_path(struct cl_http_text path, char out[CL_HTTP_PATH_MOST])
         return -1;
     while (at < end) {
         int byte = next_byte(&at, end);
-        if (byte <= 0 || n >= CL_HTTP_PATH_MOST - 2)
+        if (byte <= 0)
             return -1;
+        if (n >= CL_HTTP_PATH_MOST - 2)
+            return CL_HTTP_PATH_LONG;
         if (byte != '/') {
             out[n++] = (char)byte;
             continue;

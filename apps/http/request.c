@@ -1,5 +1,6 @@
 /* See request.h. */
 #include "request.h"
+#include "path.h"
 
 #include <stdlib.h>
 
@@ -158,18 +159,31 @@ static int check_framing(struct cl_http_request *r)
     r->chunked = codings;
     r->sized = lengths;
     r->length = lengths ? r->parser.content_length : 0;
-    return 0;
+    return r->length > r->limits->body_most ? 413 : 0;
 }
 
-/* The characters of a host and a port (RFC 9110, section 7.2; RFC 3986, section 3.2.2). */
+static bool is_host_char(char at)
+{
+    unsigned char c = (unsigned char)at;
+    return c > ' ' && c < 127 && !strchr("\"#,/<>?@[\\]^`{|}", c);
+}
+
+/* A name or an address, and a port (RFC 9110, section 7.2; RFC 3986, section 3.2.2). A name may be empty; no comma: two
+ * hosts that somebody joined are none. */
 static bool is_host(struct cl_http_text host)
 {
-    for (uint32_t i = 0; i < host.len; i++) {
-        unsigned char c = (unsigned char)host.at[i];
-        if (c <= ' ' || c >= 127 || strchr("\"#,/<>?@\\^`{|}", c))
-            return false;
-    }
-    return true;
+    const char *at = host.at, *end = at + host.len;
+    bool literal = at < end && *at == '[';
+    at += literal;
+    while (at < end && is_host_char(*at) && (literal || *at != ':'))
+        at++;
+    if (literal && (at == end || *at++ != ']'))
+        return false;
+    if (at < end && *at++ != ':')
+        return false;
+    while (at < end && *at >= '0' && *at <= '9')
+        at++;
+    return at == end;
 }
 
 /* The line has one space on either side of the target, and its version is one of HTTP's (RFC 9112, section 3): llhttp
@@ -181,6 +195,13 @@ static bool line_is_right(const struct cl_http_request *r)
            !memchr(target, '#', r->target_len);
 }
 
+/* The absolute form names a host, and no user (RFC 9110, sections 4.2.1 and 4.2.4). */
+static bool authority_is_right(const struct cl_http_request *r)
+{
+    struct cl_http_text host = cl_http_target_authority(cl_http_target(r));
+    return !host.at || (host.len && is_host(host));
+}
+
 /* One host in HTTP/1.1. */
 static bool host_is_right(const struct cl_http_request *r)
 {
@@ -188,11 +209,25 @@ static bool host_is_right(const struct cl_http_request *r)
     return hosts <= 1 && (r->minor == 0 || hosts == 1) && is_host(cl_http_value(r, CL_HTTP_HOST));
 }
 
+/* All that is expected is to be told to go on. */
+static int check_expectations(struct cl_http_request *r)
+{
+    for (unsigned i = 0; i < r->n; i++) {
+        struct cl_http_text list = cl_http_value_of(r, i), one;
+        while (r->field[i] == CL_HTTP_EXPECT && cl_http_next_of(&list, &one)) {
+            if (!cl_http_is_any_case(one, CL_HTTP_TEXT("100-continue")))
+                return 417;
+            r->expects = cl_http_has_body(r);
+        }
+    }
+    return 0;
+}
+
 static int check_head(struct cl_http_request *r)
 {
-    if (r->parser.http_major != 1 || r->parser.http_minor > 1)
+    if (r->parser.http_major != 1)
         return 505;
-    r->minor = r->parser.http_minor;
+    r->minor = cl_min(r->parser.http_minor, (uint8_t)1); /* a later 1.x is read as 1.1 (RFC 9110, section 2.5) */
     unsigned method = r->parser.method < sizeof methods ? methods[r->parser.method] : 0;
     if (!method)
         return 501;
@@ -202,14 +237,9 @@ static int check_head(struct cl_http_request *r)
     int status = check_framing(r);
     if (status)
         return status;
-    if (!line_is_right(r) || !host_is_right(r))
+    if (!line_is_right(r) || !authority_is_right(r) || !host_is_right(r))
         return 400;
-    if (r->times[CL_HTTP_EXPECT] && r->minor == 1) {
-        if (!cl_http_is_any_case(cl_http_value(r, CL_HTTP_EXPECT), CL_HTTP_TEXT("100-continue")))
-            return 417;
-        r->expects = cl_http_has_body(r);
-    }
-    return 0;
+    return r->minor ? check_expectations(r) : 0;
 }
 
 static int on_headers_complete(llhttp_t *p)
@@ -221,13 +251,20 @@ static int on_headers_complete(llhttp_t *p)
         return refuse(r, 503);
     if (!r->kept)
         r->bytes = r->piece;
-    r->keep_alive = llhttp_should_keep_alive(p);
+    r->keep_alive = llhttp_should_keep_alive(p) && !(p->flags & F_CONNECTION_CLOSE); /* of both, close counts */
     p->upgrade = 0; /* to nothing: the request goes on as one of HTTP/1.1 (RFC 9110, section 7.8) */
     int status = check_head(r);
     if (!status)
         status = r->asks->head(r);
     r->stage = CL_HTTP_READS_BODY;
     return status ? refuse(r, status) : 0;
+}
+
+/* A chunk that is too long is refused before it comes. */
+static int on_chunk_header(llhttp_t *p)
+{
+    struct cl_http_request *r = request_of(p);
+    return p->content_length > r->limits->body_most ? refuse(r, 413) : 0;
 }
 
 static int on_body(llhttp_t *p, const char *at, size_t len)
@@ -248,6 +285,7 @@ static const llhttp_settings_t settings = {.on_url = on_url,
                                            .on_header_value = on_value,
                                            .on_header_value_complete = on_value_complete,
                                            .on_headers_complete = on_headers_complete,
+                                           .on_chunk_header = on_chunk_header,
                                            .on_body = on_body,
                                            .on_message_complete = on_message_complete};
 
@@ -257,6 +295,7 @@ void cl_http_request_begin(struct cl_http_request *r, const struct cl_http_asks 
     memset(r, 0, offsetof(struct cl_http_request, header));
     r->header[0] = (struct cl_http_header){0};
     llhttp_init(&r->parser, HTTP_REQUEST, &settings);
+    r->parser.lenient_flags = LENIENT_VERSION; /* check_head() looks at it */
     r->asks = asks;
     r->limits = limits;
 }
@@ -275,7 +314,6 @@ static int status_of(const struct cl_http_request *r, const uint8_t *data, int64
     switch (llhttp_get_errno(&r->parser)) {
     case HPE_INVALID_METHOD: /* if it could be one it is not known */
         return at < len && is_token_char(data[at]) ? 501 : 400;
-    case HPE_INVALID_VERSION:
     case HPE_PAUSED_H2_UPGRADE:
         return 505;
     default:

@@ -5,13 +5,14 @@
  *
  * Refused with a status beyond what llhttp refuses (RFC 9112, sections 3.2, 6.1, 6.3 and 11.2, where a proxy and we
  * could see different requests):
- *   400  both lengths, two lengths, chunked in HTTP/1.0; no Host or two in HTTP/1.1, or one that is no host; a line of
- *        the head that LF alone ends, or that goes on in the next (obs-fold); a header without a name
- *   413  a chunked body whose frames and trailers go on
+ *   400  both lengths, two lengths, chunked in HTTP/1.0; no Host or two in HTTP/1.1, or one that is no host, in the
+ *        target neither; a line of the head that LF alone ends, or that goes on in the next (obs-fold); a header
+ *        without a name
+ *   413  a length, or that of a chunk, above the limit; a chunked body whose frames and trailers go on
  *   414  a target, 431 a head that is longer than the limit
  *   417  expects what we do not know
  *   501  a transfer coding other than chunked; a method that is not ours
- *   505  another version than 1.0 and 1.1
+ *   505  another version than 1.x
  * Threads: one at a time. */
 #ifndef CORELANE_APPS_HTTP_REQUEST_H
 #define CORELANE_APPS_HTTP_REQUEST_H
@@ -73,6 +74,7 @@ struct cl_http_asks {
 
 struct cl_http_limits {
     uint32_t target_most, head_most; /* bytes; CL_HTTP_HEAD_MOST at most */
+    uint64_t body_most;              /* of a length, and of one chunk's */
     uint64_t chunked_most; /* bytes of a chunked body as it comes: frames, their extensions and trailers too */
 };
 

@@ -88,8 +88,10 @@ int cl_http_service_new(const struct cl_http_options *o, const char *root, uint3
     s->threads = threads;
     s->n_threads = kthreads;
     s->options = *o;
-    s->limits = (struct cl_http_limits){
-        .target_most = o->target_most, .head_most = o->head_most, .chunked_most = FRAMES_MOST(o->body_most)};
+    s->limits = (struct cl_http_limits){.target_most = o->target_most,
+                                        .head_most = o->head_most,
+                                        .body_most = o->body_most,
+                                        .chunked_most = FRAMES_MOST(o->body_most)};
     cl_http_set_time(s, 1, time(NULL));
     rc = root ? make_cache(s, root, err) : 0;
     if (rc)

@@ -34,6 +34,10 @@ REPLY_MOST = 16384  # of the reflector's messages
 DATAGRAM_MOST = 1400  # what one packet holds of a datagram
 
 
+def _names_host(line: str) -> bool:
+    return line.partition(":")[0].lower() == "host"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """How a server is loaded. Times in seconds. asked: the highest quantile that is wanted. headers: HTTP's, whole
@@ -75,6 +79,11 @@ class Plan:
         """Where the server is that the client's own share is measured with."""
         return "loopback" if self.over is None else "a memory link"
 
+    @property
+    def _host(self) -> str:
+        """What a header of the user's says instead of the URL; "": none does."""
+        return next((line.partition(":")[2].strip() for line in self.headers if _names_host(line)), "")
+
     def engine(self) -> Asked:
         """What the engine is asked for."""
         work = self.workload
@@ -105,9 +114,9 @@ class Plan:
             key_bytes=work.key_bytes,
             value_bytes=work.value_bytes,
             request_bytes=self.request_bytes,
-            host=self.target.authority,
+            host=self._host or self.target.authority,
             path=self.target.path,
-            headers="".join(f"{line}\r\n" for line in self.headers),
+            headers="".join(f"{line}\r\n" for line in self.headers if not _names_host(line)),
             greeting=greeting,
             greeting_replies=replies,
             functions=self.custom,

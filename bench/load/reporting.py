@@ -114,7 +114,7 @@ def verdict(document: dict[str, Any]) -> str:
         at = f"{row['name']} at {quantity(number(row['offered_rps']))} requests/s: " if several else ""
         told += [f"  {at}{doubt['text']}" for doubt in row["doubts"]]
         if row["heard"]:
-            told.append(f"  {at}the first answer that was not right begins with: {row['heard']}")
+            told.append(f"  {at}the first answer that was not right, or not whole, begins with: {row['heard']}")
     if not told:
         return "nothing speaks against this result: stationary, enough independent samples, sent in time, all answered"
     return "\n".join(["do not trust this as it stands:", *told])

@@ -4,7 +4,7 @@ latency measuring tool", USENIX ATC 2019, section 4), and those of this project'
     samples     are neighbours independent? Spearman's rank correlation at growing distances says from which one on
                 they are. Intervals count only so many samples, and a percentile needs enough of them.
     stationary  does the latency wander? The augmented Dickey-Fuller test on the samples, and beside it, since that one
-                takes a slow drift among much noise for no drift, the medians of ten parts of the run.
+                takes a slow drift among much noise for no drift, the medians and ranks of ten parts of the run.
     generator   did the requests leave when they were due? Its own delays against the latency, at each percentile.
     load        was everything answered, and at the rate that was asked for?
     machine     do the canary's gaps, or the client's own share, make most of what was measured?
@@ -134,6 +134,15 @@ def dickey_fuller(series: Array, lags: int = ADF_LAGS) -> tuple[float, float]:
     return (float(solved[1]) / spread if spread else math.nan), a + b / n + c / n**2 + d / n**3
 
 
+def _ranks_drift(answered: Array) -> bool:
+    """Whether the second half's ranks are others than the first's, by three standard errors. The median of two kinds
+    of requests, as many of each, is now that of the one and now that of the other: their ranks stay."""
+    ranks = _ranks(answered["latency_ns"])
+    means = np.array([part.mean() for part in np.array_split(ranks, PARTS)]).reshape(2, -1)
+    before, after = means.mean(axis=1)
+    return bool(abs(after - before) > 3 * math.sqrt(means.var(axis=1, ddof=1).sum() / means.shape[1]))
+
+
 def _wanders(found: Array) -> str:
     """Why the latency is not stationary; empty if it is, as far as can be seen."""
     answered = found[found["latency_ns"] != UNANSWERED]
@@ -143,9 +152,8 @@ def _wanders(found: Array) -> str:
     parts = [np.median(part["latency_ns"]) / 1e3 for part in np.array_split(answered, PARTS)]
     half = PARTS // 2
     before, after = float(np.median(parts[:half])), float(np.median(parts[half:]))
-    noise = max(float(np.median(np.abs(np.array(p) - m))) for p, m in ((parts[:half], before), (parts[half:], after)))
     drift = after - before
-    if abs(drift) > max(DRIFT * before, DRIFT_US, 3 * noise):
+    if abs(drift) > max(DRIFT * before, DRIFT_US) and _ranks_drift(answered):
         return f"the median goes from {quantity(before)} us in the first half to {quantity(after)} us in the second"
     step = max(len(answered) // ADF_SAMPLES, 1)
     statistic, critical = dickey_fuller(np.log(np.maximum(answered["latency_ns"][::step].astype(np.float64), 1.0)))
@@ -201,17 +209,34 @@ def _of_generator(lag: Hist, latency: Hist, asked: float) -> list[Doubt]:
     return []
 
 
+def _what_became(counts: Mapping[str, int]) -> str:
+    """Of requests without a right answer, behind a sentence that says how many they are."""
+    came = sum(counts[k] for k in ("answered", "wrong", "errors", "broken"))
+    told = {
+        "never sent, as no connection was free": counts["dropped"],
+        "with a wrong answer": counts["wrong"],
+        "with an error": counts["errors"],
+        "cut off by the server": counts["broken"] - counts["timeouts"],
+        "given up after --timeout": counts["timeouts"],
+        "unanswered when the load ended": counts["sent"] - came,
+    }
+    why = [f"{n:,} {what}" for what, n in told.items() if n > 0]
+    if counts["refused"]:
+        why.append(f"connecting failed {counts['refused']:,} times: look whether the server still runs")
+    return f": {', '.join(why)}" if why else ""
+
+
 def _of_load(counts: Mapping[str, int], offered: float, achieved: float, carried: bool) -> list[Doubt]:
     out = []
     lost = counts["offered"] - counts["answered"]
     if lost:
         share = lost / counts["offered"]
-        why = [f"{counts[k]:,} {k}" for k in ("dropped", "wrong", "errors", "broken", "timeouts") if counts[k]]
         text = f"{lost:,} of {counts['offered']:,} requests ({100 * share:.3g} %) have no right answer"
-        out.append(Doubt("load", text + (f" ({', '.join(why)})" if why else "")))
+        out.append(Doubt("load", text + _what_became(counts)))
     if counts["misses"] > MISSES_MOST * counts["answered"]:
         share = 100 * counts["misses"] / counts["answered"]
-        out.append(Doubt("load", f"{share:.3g} % of the answers are misses: a miss is another request than a hit"))
+        text = f"{share:.3g} % of the answers are misses (of HTTP: redirects): a miss is another request than a hit"
+        out.append(Doubt("load", text))
     if not carried and not lost:
         text = (
             f"the load was not carried: {achieved:,.0f} answers/s to {offered:,.0f} requests/s; latency grows with time"
@@ -253,7 +278,7 @@ def doubts(
 ) -> list[Doubt]:
     """All reasons against a result. asked: the highest quantile that the reader wants to know."""
     if not counts["answered"]:
-        return [Doubt("load", f"none of {counts['offered']:,} requests has a right answer")]
+        return [Doubt("load", f"none of {counts['offered']:,} requests has a right answer{_what_became(counts)}")]
     wanders = _wanders(found)
     stationary: list[Any] = [Doubt("stationary", f"the latency is not stationary: {wanders}")] if wanders else []
     return [

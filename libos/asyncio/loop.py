@@ -24,6 +24,8 @@ from .sockets import TcpSocket, number_of
 from .transport import TcpTransport
 from .world import Endpoints, World
 
+SENDFILE_BYTES = 1 << 18  # at a time: each costs a turn of the executor
+
 
 class Loop(_asyncio.Loop, SockCalls, Members):
     """Made by `new_event_loop`. Public attributes: world, and those of Members."""
@@ -161,7 +163,22 @@ class Loop(_asyncio.Loop, SockCalls, Members):
         if isinstance(transp, TcpTransport):  # of which Linux' stack would send it
             self._check_sendfile_params(transp._sock, file, offset, count)  # type: ignore[attr-defined]
             start_at(file, offset)
-        sent: int = await super()._sendfile_fallback(transp, file, offset, count)  # type: ignore[misc]
+        elif offset:
+            file.seek(offset)
+        sent = 0
+        protocol = base_events._SendfileFallbackProtocol(transp)  # type: ignore[attr-defined]
+        buffer = memoryview(bytearray(min(count or SENDFILE_BYTES, SENDFILE_BYTES)))
+        try:
+            while room := buffer[: count - sent if count else None]:
+                if not (got := await self.run_in_executor(None, file.readinto, room)):
+                    break
+                await protocol.drain()
+                transp.write(room[:got])
+                sent += got
+        finally:
+            if sent and hasattr(file, "seek"):
+                file.seek(offset + sent)
+            await protocol.restore()
         return sent
 
     def _count_linux(self, sock: Any) -> None:

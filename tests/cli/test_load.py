@@ -83,7 +83,7 @@ def test_it_says_what_it_measured_and_whether_to_trust_it(port: int, capsys: pyt
 def test_every_output(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'corelane[plot]'")
     hdrh = pytest.importorskip("hdrh.histogram", reason="needs hdrhistogram: pip install 'corelane[load]'")
-    names = {option: tmp_path / f"x.{option}" for option in ("json", "hdr", "html", "record")}
+    names = {option: tmp_path / option / f"x.{option}" for option in ("json", "hdr", "html", "record")}  # new folders
     plot = tmp_path / "x.png"
     words = [word for option, path in names.items() for word in (f"--{option}", str(path))]
     assert load(port, "--rate", "5k", "--plot", str(plot), *words) == 0
@@ -105,6 +105,16 @@ def test_every_output(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (tag.split("=")[0], start, length) == ("Tag", "0.000", "0.100")
     out = capsys.readouterr().out
     assert all(f"wrote {path}" in out for path in (*names.values(), plot))
+
+
+def test_a_full_disk_is_said_and_the_other_files_are_written(
+    port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert load(port, "--json", "/dev/full", "--html", str(tmp_path / "x.html")) == 1
+    out, err = capsys.readouterr()
+    assert "use /dev/full: No space left on device" in err
+    assert f"wrote {tmp_path}/x.html" in out
+    assert "wrote /dev/full" not in out
 
 
 def test_its_page_in_a_browser(port: int, tmp_path: Path):
@@ -202,6 +212,7 @@ def test_requests_of_ones_own(
         (["load", "http://127.0.0.1:1", "--request", "json:loads"], 1, "compile loads"),
         (["load", "http://127.0.0.1:1", "--header", "x"], 2, "is no header"),
         (["load", "tcp://127.0.0.1:1", "--json", "/dev/null/x"], 1, "write /dev/null/x"),
+        (["load", "tcp://127.0.0.1:1", "--plot", "x.svg"], 1, "give a name that ends with .png"),
         (["load", "tcp://127.0.0.1:1", *QUICK], 1, "connect to 127.0.0.1 port 1"),
     ],
 )

@@ -23,8 +23,9 @@ def test_a_file_is_made_or_replaced_as_a_whole(tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as failed:
         write_whole(path, b"third")
+    assert failed.value.filename == str(path)
     assert path.read_bytes() == b"second"
     assert os.listdir(tmp_path) == ["file"]
 

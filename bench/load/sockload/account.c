@@ -107,6 +107,8 @@ void cl_sockload_worker_lose(struct cl_worker *w, struct cl_request *r)
 
 void cl_sockload_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expected)
 {
+    if (c->outstanding && c->in_len > c->in_at)
+        cl_sockload_worker_hear(w, c->in + c->in_at, c->in_len - c->in_at);
     cl_sockload_conn_close(w, c);
     for (; c->outstanding; c->outstanding--, c->first++)
         if (cl_sockload_oldest(w, c)->live)

@@ -233,6 +233,8 @@ struct cl_conn *cl_sockload_worker_take(struct cl_worker *w);
 /* A request has its answer, which came at that stamp; it will have none any more. */
 void cl_sockload_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t came);
 void cl_sockload_worker_lose(struct cl_worker *w, struct cl_request *r);
+/* Keep the beginning of the first answer that is not right, or not whole, for a person. */
+void cl_sockload_worker_hear(struct cl_worker *w, const uint8_t *in, uint32_t n);
 /* Close a connection; what is outstanding on it is lost. expected: it ended after a whole answer. */
 void cl_sockload_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expected);
 

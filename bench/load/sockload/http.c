@@ -1,6 +1,6 @@
 /* HTTP/1.1 GETs (RFC 9112), one after the other on a connection that stays open. Of an answer are read: the status, and
- * how long its body is (Content-Length, chunked, or until the connection ends). 200 to 399 is right, 400 and more is an
- * error. Interim answers (1xx) are passed over. Bodies are counted and thrown away. Not read: trailers' meaning,
+ * how long its body is (Content-Length, chunked, or until the connection ends). 200 to 299 is a hit, 300 to 399 a miss
+ * (what is elsewhere, or has not changed, costs less), 400 and more an error. Interim answers (1xx) are passed over. Bodies are counted and thrown away. Not read: trailers' meaning,
  * compression, redirects. */
 #include "engine.h"
 
@@ -54,6 +54,8 @@ static bool number_of(const uint8_t *line, uint64_t n, uint64_t *out)
     *out = 0;
     for (; i < n && line[i] >= '0' && line[i] <= '9' && digits < 18; i++, digits++)
         *out = 10 * *out + (uint64_t)(line[i] - '0');
+    while (i < n && (line[i] == ' ' || line[i] == '\t'))
+        i++;
     return digits && i == n;
 }
 
@@ -161,7 +163,7 @@ static int64_t read_answer(const struct cl_sockload *s, const struct cl_request 
         if (length == -1)
             return -1;
         *need = (uint32_t)cl_min(skipped + head + more, (uint64_t)UINT32_MAX);
-        *worth = status < 400 ? CL_SOCKLOAD_HIT : CL_SOCKLOAD_ERROR;
+        *worth = status < 300 ? CL_SOCKLOAD_HIT : status < 400 ? CL_SOCKLOAD_MISS : CL_SOCKLOAD_ERROR;
         return length == -2 ? 0 : (int64_t)(skipped + head) + length;
     }
 }

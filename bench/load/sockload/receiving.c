@@ -26,8 +26,7 @@ static bool worth_telling(int64_t n, uint32_t worth)
     return n > 0 && worth >= CL_SOCKLOAD_ERROR;
 }
 
-/* Keep the beginning of the first answer that is not right, for a person. */
-static void hear(struct cl_worker *w, const uint8_t *in, uint32_t n)
+void cl_sockload_worker_hear(struct cl_worker *w, const uint8_t *in, uint32_t n)
 {
     if (w->heard[0])
         return;
@@ -46,7 +45,7 @@ static bool take_answers(struct cl_worker *w, struct cl_conn *c, uint64_t came, 
             return true;
         int64_t n = w->s->protocol->read(w->s, cl_sockload_oldest(w, c), c->in + c->in_at, have, end, &worth, &need);
         if (n < 0 || worth_telling(n, worth))
-            hear(w, c->in + c->in_at, n < 0 ? have : (uint32_t)n);
+            cl_sockload_worker_hear(w, c->in + c->in_at, n < 0 ? have : (uint32_t)n);
         if (n < 0) {
             answered(w, c, CL_SOCKLOAD_WRONG, came);
             return false;
@@ -91,7 +90,7 @@ static void take_datagram(struct cl_worker *w, struct cl_conn *c, const uint8_t 
     }
     int64_t took = w->s->protocol->read(w->s, r, in, n, true, &worth, &need);
     if (took != (int64_t)n || worth_telling(took, worth))
-        hear(w, in, n);
+        cl_sockload_worker_hear(w, in, n);
     cl_sockload_worker_settle(w, r, took == (int64_t)n ? worth : CL_SOCKLOAD_WRONG, came);
 }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -111,7 +112,8 @@ class Result:
     """What became of a run. latency: ns from the intended send time, infinite if unanswered; from_send: from the real
     one; lag: from the intended to the real one, of requests that no connection had to become free for. by_op: latency
     of answered requests of each operation. records: bytes, an array of `struct cl_sockload_record`. heard: the
-    beginning of the first answer that was not right. aborted: cut short; the counts are of what was settled."""
+    beginning of the first answer that was not right, or not whole. aborted: cut short; the counts are of what was
+    settled."""
 
     rate: float
     seconds: float
@@ -181,8 +183,13 @@ class SockLoad:
         return int(lib.cl_sockload_open(self.ptr))
 
     def connect(self) -> None:
-        """Open all connections. CorelaneError if one cannot be opened."""
-        rc = lib.cl_sockload_connect(self.ptr, self._err)
+        """Open all connections. CorelaneError if one cannot be opened. A KeyboardInterrupt ends it at once."""
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                rc = pool.submit(lib.cl_sockload_connect, self.ptr, self._err).result()
+            except KeyboardInterrupt:
+                lib.cl_sockload_abort(self.ptr)
+                raise
         hint = "is the server running there, and does it allow so many connections? see also `ulimit -n`"
         if rc == -errno.EPROTO and self.asked.tls:
             hint = "--ca FILE trusts who signed its certificate, --insecure takes whatever it shows"

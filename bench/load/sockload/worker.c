@@ -107,6 +107,8 @@ static void forget_outstanding(struct cl_worker *w)
         struct cl_conn *c = &w->conns[i];
         if (!c->outstanding)
             continue;
+        if (c->in_len > c->in_at && !cl_load_relaxed(&w->s->abort))
+            cl_sockload_worker_hear(w, c->in + c->in_at, c->in_len - c->in_at);
         for (; c->outstanding; c->outstanding--, c->first++)
             forgotten += cl_sockload_oldest(w, c)->live && cl_sockload_oldest(w, c)->measured;
         cl_sockload_conn_close(w, c); /* its late answers must meet no request of the next run */
@@ -166,6 +168,18 @@ void *cl_sockload_worker_main(void *arg)
     return NULL;
 }
 
+/* What a connection waits for that is not open in time. */
+static void explain_delay(struct cl_worker *w)
+{
+    for (uint32_t i = 0; i < w->n_conns; i++) {
+        enum cl_conn_state state = w->conns[i].state;
+        if (state == CL_CONN_SHAKING)
+            cl_sockload_worker_explain(w, -ETIMEDOUT, "TLS:", "the handshake has no answer; does it speak TLS there?");
+        else if (state == CL_CONN_GREETING)
+            cl_sockload_worker_explain(w, -ETIMEDOUT, "AUTH and SELECT", "have no answer; is it Redis?");
+    }
+}
+
 int cl_sockload_worker_connect(struct cl_worker *w, uint64_t deadline)
 {
     const uint32_t at_once = 256; /* a backlog holds so many at least, as a rule */
@@ -188,8 +202,10 @@ int cl_sockload_worker_connect(struct cl_worker *w, uint64_t deadline)
         w->s->carrier->poll(w, 10);
         if (w->error)
             return w->error;
-        if (cl_tsc() > deadline)
+        if (cl_tsc() > deadline) {
+            explain_delay(w);
             return -ETIMEDOUT;
+        }
         if (cl_load_relaxed(&w->s->abort))
             return -EINTR;
     }

@@ -73,6 +73,7 @@ def test_what_a_handler_is_asked_and_answers(serve: Serve) -> None:
     assert server.ask(chunked("/echo", b"one ", b"two")).body == b"one two"
     assert server.get("/deep/x/y").body == b"deep /deep/x/y"
     assert server.get("/deep/er").body == b"deeper"
+    assert server.get("http://here/deep/x?y").body == b"deep /deep/x", "a proxy may ask so"
     assert server.get("/deep").status == 404
     assert server.get("/text.txt").status == 200, "what no handler has is a file"
     head = server.get("/deep/er", method="HEAD")

@@ -166,3 +166,19 @@ def test_a_server_without_tls_is_told_of():
         ):
             load.connect()
         thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, "TLS: the handshake has no answer"),
+        ({"tls": "", "greeting": b"AUTH x\r\n", "greeting_replies": 1}, "AUTH and SELECT have no answer"),
+    ],
+)
+def test_a_server_that_is_silent_is_told_of(options: dict[str, Any], why: str):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        SockLoad(asked(listener.getsockname()[1], connections=1, connect_s=0.2, **options)) as load,
+        pytest.raises(CorelaneError, match=why),
+    ):
+        load.connect()

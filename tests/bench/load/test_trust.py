@@ -12,7 +12,11 @@ from corelane.runtime.hist import Hist
 
 N = 20_000
 CLEAN = dict.fromkeys(
-    ("offered", "sent", "answered", "dropped", "wrong", "errors", "broken", "timeouts", "late", "held", "misses"), 0
+    (
+        *("offered", "sent", "answered", "dropped", "wrong", "errors", "broken", "timeouts", "refused"),
+        *("late", "held", "misses"),
+    ),
+    0,
 ) | {"offered": N, "sent": N, "answered": N}
 
 
@@ -128,6 +132,20 @@ def test_drift_and_steps_are_not_stationary():
     assert found(exponential() + np.where(np.arange(N) < N / 2, 0, 30)) >= {"stationary"}
 
 
+def test_few_samples_show_a_drift_of_half():
+    assert found(exponential(2000) * np.linspace(1, 1.5, 2000)) >= {"stationary"}
+
+
+def test_two_kinds_of_requests_are_stationary():
+    """Of as many of each the median is that of one kind or of the other, by chance."""
+    alarms = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        kinds = np.where(rng.random(1000) < 0.5, 50.0, 500.0) + rng.exponential(5, 1000)
+        alarms += "stationary" in found(kinds)
+    assert alarms <= 4
+
+
 def test_a_random_walk_has_a_unit_root():
     statistic, critical = trust.dickey_fuller(np.log(walk(5000, 1.0)))
     assert critical == pytest.approx(-2.862, abs=0.002)
@@ -162,7 +180,26 @@ def test_unanswered_requests_are_told():
         achieved=1.0,
         carried=True,
     )
-    assert [d.text for d in texts] == ["20 of 20,000 requests (0.1 %) have no right answer (20 errors)"]
+    assert [d.text for d in texts] == ["20 of 20,000 requests (0.1 %) have no right answer: 20 with an error"]
+
+
+def test_what_became_of_requests_without_an_answer_is_told():
+    came = {"sent": 9, "dropped": 1, "answered": 0, "wrong": 1, "broken": 5, "timeouts": 2, "refused": 7}
+    (doubt,) = trust.doubts(
+        seen=trust.samples(trust.latencies(b""), 0),
+        found=trust.latencies(b""),
+        latency=Hist(),
+        lag=Hist(),
+        counts=CLEAN | {"offered": 10} | came,
+        offered=1.0,
+        achieved=0.0,
+        carried=False,
+    )
+    assert doubt.text == (
+        "none of 10 requests has a right answer: 1 never sent, as no connection was free, 1 with a wrong answer, "
+        "3 cut off by the server, 2 given up after --timeout, 3 unanswered when the load ended, "
+        "connecting failed 7 times: look whether the server still runs"
+    )
 
 
 def test_loads_that_are_not_the_ones_asked_for():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from corelane.bench.load import arrivals, searching, targets, workloads
+from corelane.bench.load.measuring import Plan
 from corelane.runtime.errors import CorelaneError
 
 
@@ -78,6 +79,8 @@ def test_hosts_of_http():
     assert targets.parse("https://a.example/").authority == "a.example"
     assert targets.parse("https://a.example:80/").authority == "a.example:80"
     assert targets.parse("http://[::1]:81/").authority == "[::1]:81"
+    given = Plan(target=targets.parse("http://a/"), workload=workloads.find("get"), headers=("HOST: b:1", "X: y"))
+    assert (given.engine().host, given.engine().headers) == ("b:1", "X: y\r\n")
 
 
 def test_addresses(monkeypatch: pytest.MonkeyPatch):

@@ -95,12 +95,13 @@ def test_start_tls_on_both_sides(run: Any, tls: Any) -> None:
 
 
 def test_files_are_sent(run: Any, tmp_path: Path) -> None:
-    content = os.urandom(300_000)
+    """In several pieces."""
+    content = os.urandom(600_000)
     (tmp_path / "file").write_bytes(content)
 
     async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with open(tmp_path / "file", "rb") as file:
-            assert await asyncio.get_running_loop().sendfile(writer.transport, file, 1000) == 299_000
+            assert await asyncio.get_running_loop().sendfile(writer.transport, file, 1000) == 599_000
         writer.write(b"the end")
         writer.close()
 

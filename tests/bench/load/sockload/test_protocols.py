@@ -133,7 +133,7 @@ def test_http_requests():
 def test_http_answers():
     with engine("http") as load:
         assert taken_only_whole(load, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "get") == HIT
-        assert taken_only_whole(load, b"HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", "get") == HIT
+        assert taken_only_whole(load, b"HTTP/1.1 200 OK\r\ncontent-length:0 \t\r\n\r\n", "get") == HIT
         chunked = (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n5\r\nhello\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n"
         )
@@ -141,7 +141,8 @@ def test_http_answers():
         assert taken_only_whole(load, chunked[:-2] + b"Trailer: x\r\n\r\n", "get") == HIT
         interim = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
         assert taken_only_whole(load, interim, "get") == HIT
-        assert taken_only_whole(load, b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", "get") == HIT
+        assert taken_only_whole(load, b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", "get") == MISS
+        assert taken_only_whole(load, b"HTTP/1.1 301 Moved\r\nContent-Length: 1\r\n\r\nx", "get") == MISS
         assert taken_only_whole(load, b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno", "get") == ERROR
         # Without a length the body ends with the connection.
         assert load.judge(b"HTTP/1.0 200 OK\r\n\r\nhello", "get")[0] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import signal
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cltest.waiting import wait_until
 from threaded import serving
 
 from corelane.bench.load.reference.reference import Reference
@@ -50,6 +52,24 @@ def balanced(result: Result) -> None:
 def reference(request: pytest.FixtureRequest) -> Iterator[Reference]:
     with Reference(udp=request.param) as server:
         yield server
+
+
+def test_an_interrupt_ends_connecting():
+    """To a server that takes no more."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        with SockLoad(asked(server.getsockname()[1], connect_s=600.0)) as load:
+
+            def interrupt() -> None:
+                wait_until(lambda: load.open, what="a connection")
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            with pytest.raises(KeyboardInterrupt):
+                load.connect()
+            thread.join(20)
 
 
 def test_everything_is_answered_and_counted(reference: Reference):
@@ -259,6 +279,17 @@ def test_silent_servers_time_out():
     assert result.counts["timeouts"] > 0
     assert (latencies(result.records)["latency_ns"] == UNANSWERED).all()
     assert result.latency.percentile(1) == float("inf")
+
+
+def test_answers_that_stop_in_the_middle_are_told_of():
+    def serve(peer: socket.socket, number: int) -> None:
+        while peer.recv(4096):
+            peer.sendall(b"HTTP/1.1 200 OK\nContent-Length: 0\n\n")  # by LF alone it has no end
+
+    with serving(serve) as port:
+        result = run(port, rate=100, protocol="http", drain_s=0.05)
+    assert result.counts["answered"] == 0
+    assert result.heard == "HTTP/1.1 200 OK"
 
 
 def test_halves_of_answers_come_together():
