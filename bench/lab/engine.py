@@ -187,6 +187,9 @@ def renew(c: Any, s: State) -> None:
 def give(now: Any, c: Any, j: Any, s: State) -> None:
     """Row c, which is idle, begins to work for job j after what the change costs."""
     core, job, hidden, view = s.cores[c], s.jobs[j], s.hidden[j], s.told[0]
+    if job.cores >= s.kinds[job.kind].max_cores:
+        s.world[REFUSED_GIFTS] += 1
+        return
     if s.settings[RESOURCES]:
         memory = memory_of(j, s)
         if view.used[core.loop * N_RESOURCES + MEMORY] + memory > view.capacity[MEMORY]:
