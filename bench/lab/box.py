@@ -2,8 +2,9 @@
 
 What a job costs beyond its work (the lock, the decision, the switch) is measured beforehand with jobs that come back to
 back on the same cores, and told the simulator as its `switch_ns`. When a core did not do what the tables say, as the
-machine had stopped it or it served others, is noted by the box; the simulator's cores stand still at the same times,
-whoever has them then: a job that comes meanwhile waits, however urgent it is. Without that is `plain`.
+machine had stopped it, it served others, or the policy thought for longer than that, is noted by the box; the
+simulator's cores stand still at the same times, whoever has them then: a job that comes meanwhile waits, however urgent
+it is. Without that is `plain`. A quantum begins on the box when it does in the simulator, after `switch_ns`.
 
 The box spins for work: it says how decisions, switches and the machine's gaps add up, and nothing of caches or of what
 the iokernel's own moves of cores cost (corelane bench sim has those).
@@ -43,17 +44,18 @@ PATIENCE = 5  # times what a run takes at least
 @dataclass(frozen=True)
 class Case:
     """A policy of the comparison. least: cores from which on it is another policy than FIFO. lengths: its load has
-    requests of two lengths, not one log-normal one."""
+    requests of two lengths, not one log-normal one; longer: these are so many times longer, as its quanta are."""
 
     policy: str
     settings: Mapping[str, float]
     loads: tuple[float, ...]
     least: int = 1
     lengths: bool = True
+    longer: float = 1.0
 
 
-# The first two at all loads, to see how far the box is right. Not there: policies whose decisions take so long beside
-# quanta of 50 us that a queue which a gap of the machine has left grows on (tiresias, gittins, fair, hare, gandiva).
+# The first two at all loads, to see how far the box is right. Those that look at each job whenever they decide have
+# longer requests and quanta: beside quanta of 50 us a queue which a gap of the machine has left would grow on.
 CASES = (
     Case("fifo", {}, (0.3, 0.6, 0.8), lengths=False),
     Case("priority", {"preempt": 1}, (0.3, 0.6, 0.8), lengths=False),
@@ -62,6 +64,11 @@ CASES = (
     Case("edf", {}, (0.7,)),
     Case("antman", {}, (0.7,)),
     Case("caladan", {}, (0.7,), least=2),
+    Case("gandiva", {"quantum_us": 200}, (0.7,), longer=4),
+    Case("fair", {"quantum_us": 200}, (0.7,), longer=4),
+    Case("hare", {"quantum_us": 200}, (0.7,), longer=4),
+    Case("tiresias", {"quantum_us": 200}, (0.7,), longer=4),
+    Case("gittins", {"quantum_us": 200}, (0.7,), longer=4),
 )
 
 
@@ -78,14 +85,15 @@ class Boxed:
     missed: int = 0
 
 
-def on_the_box(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], room: int = 4096) -> Boxed:
-    """Run a load on threads pinned to `cores`, which spin. Jobs of one core and one resource only."""
+def on_the_box(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], costs: Costs) -> Boxed:
+    """Run a load on threads pinned to `cores`, which spin. Jobs of one core and one resource only. costs: what the
+    simulator is told, as what a job may take at its start before that counts as a stop."""
     for kind in load.kinds:
         if kind.max_cores > 1 and kind.min_cores > 1:
             raise CorelaneError("run on the box", "a kind wants several cores at once", "the simulator has gangs")
         if any(phase.use < 1 or any(phase.demand) for phase in kind.phases):
             raise CorelaneError("run on the box", "a kind wants parts of a core, or other resources", "simulate it")
-    world = World(load, Machine(len(cores)), interval_ns=TICK_NS if chosen.ticks else 0, room=room)
+    world = World(load, Machine(len(cores), costs=costs), interval_ns=TICK_NS if chosen.ticks else 0)
     state, tables, keep = world.prepared(chosen)
     n = len(cores)
     words, lines = np.zeros(boxloop.N_WORDS, np.int64), np.zeros((n, boxloop.LINE), np.int64)
@@ -142,13 +150,10 @@ def _most_s(load: loads.Load, cores: int) -> float:
 
 
 def _stops(gaps: Any, counts: Any, end: int) -> Any:
-    """Of all cores, ascending; those before the first instant count from there on, those after the end do not."""
+    """Of all cores, ascending; those after the end do not count."""
     parts = [(row[:n, 0], np.full(n, c), row[:n, 1]) for c, (row, n) in enumerate(zip(gaps, counts, strict=True))]
     rows = np.concatenate([np.column_stack(part) for part in parts])
-    early = np.minimum(rows[:, 0], 0)
-    rows[:, 0] -= early
-    rows[:, 2] += early
-    rows = rows[(rows[:, 2] > 0) & (rows[:, 0] < end)]
+    rows = rows[rows[:, 0] < end]
     rows[:, 2] = np.minimum(rows[:, 2], end - rows[:, 0])
     return rows[np.argsort(rows[:, 0], kind="stable")]
 
@@ -169,7 +174,7 @@ def _cost_of_a_train(cores: Sequence[int]) -> int:
     n = len(cores)
     at = np.arange(TRAIN * n, dtype=np.int64) + TICK_NS
     load = loads.Load((loads.Kind(),), loads.jobs(at, np.full(TRAIN * n, float(TRAIN_NS))))
-    boxed = on_the_box(load, policy.load("fifo"), cores)
+    boxed = on_the_box(load, policy.load("fifo"), cores, Costs())
     ends = np.sort(boxed.completion_ns + at)[TRAIN * n // 3 :]
     each = ends[n:] - ends[:-n] - TRAIN_NS  # of equal jobs, the n-th before was the last one of the same core
     return max(round(float(np.median(each))), 0)
@@ -179,7 +184,7 @@ def compare(session: Session, seconds: float) -> dict[str, Any]:
     """Rows for one and two cores, each case and load; sets the figure lab.box_error."""
     counts = [n for n in (1, 2) if n <= len(session.cores)]
     arms = [(n, case, at) for n in counts for case in CASES if n >= case.least for at in case.loads]
-    part = seconds / (len(arms) * ROUNDS)
+    part = seconds / (sum(case.longer for _, case, _ in arms) * ROUNDS)
     costs = {n: costs_of(session.cores[:n]) for n in counts}
     session.settings["box_costs_ns"] = [costs[n].switch_ns for n in counts]
     errors: dict[str, float] = {}
@@ -187,7 +192,7 @@ def compare(session: Session, seconds: float) -> dict[str, Any]:
     for servers, case, at in arms:
         arm = f"box and simulator, {case.policy}, {servers} cores, load {at:g}"
         session.say(arm)
-        count = max(int(part * 1e6 * at * servers / MEAN_US), 200)
+        count = max(int(part * 1e6 * at * servers / MEAN_US), 200)  # and of those that are longer as many
         cores, cost = session.cores[:servers], costs[servers]
         try:
             pairs = [_round(cores, case, at, count, cost, 100 + i) for i in range(ROUNDS)]
@@ -216,13 +221,16 @@ def compare(session: Session, seconds: float) -> dict[str, Any]:
 
 def _round(cores: Sequence[int], case: Case, at: float, count: int, costs: Costs, seed: int) -> tuple[Boxed, Ran, Ran]:
     """A load of the comparison through both."""
-    load = (two_lengths if case.lengths else _log_normal)(at, len(cores), count, seed)
+    if case.lengths:
+        load = two_lengths(at, len(cores), count, seed, case.longer)
+    else:
+        load = _log_normal(at, len(cores), count, seed)
     return both(load, policy.load(case.policy, case.settings), cores, costs)
 
 
 def both(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], costs: Costs) -> tuple[Boxed, Ran, Ran]:
     """One load on the box, simulated with the times at which its cores stood still, and without."""
-    boxed = on_the_box(load, chosen, cores)
+    boxed = on_the_box(load, chosen, cores, costs)
     with_losses = simulated(load, chosen, len(cores), costs, boxed.stops)
     return boxed, with_losses, simulated(load, chosen, len(cores), costs)
 
@@ -235,15 +243,17 @@ def _log_normal(at: float, cores: int, count: int, seed: int) -> loads.Load:
     return loads.Load((loads.Kind(cls=0), loads.Kind(cls=1)), rows, made.said)
 
 
-def two_lengths(at: float, cores: int, count: int, seed: int) -> loads.Load:
-    """Short and long requests, a class each, with deadlines and weights; the short ones are guaranteed."""
-    settings = {"jobs": count, "load": at, "short_us": SHORT_US, "long_us": LONG_US, "long_share": LONG_SHARE}
+def two_lengths(at: float, cores: int, count: int, seed: int, longer: float = 1.0) -> loads.Load:
+    """Short and long requests, a class each, with deadlines and weights; the short ones are guaranteed. longer: so many
+    times than SHORT_US and LONG_US."""
+    short_us, long_us = longer * SHORT_US, longer * LONG_US
+    settings = {"jobs": count, "load": at, "short_us": short_us, "long_us": long_us, "long_share": LONG_SHARE}
     made = generators.make("bimodal", settings, cores, seed)
     rows = made.jobs.copy()
     rows["deadline_ns"] = (SLACK * rows["work_ns"]).astype(np.int64)
     rows["weight"] = np.random.default_rng(seed).choice([1.0, 2.0, 4.0], count)
-    short = loads.Kind(cls=0, limit_ns=int(1e4 * SHORT_US))
-    long = loads.Kind(cls=1, limit_ns=int(1e4 * LONG_US), guaranteed=False)
+    short = loads.Kind(cls=0, limit_ns=int(1e4 * short_us))
+    long = loads.Kind(cls=1, limit_ns=int(1e4 * long_us), guaranteed=False)
     return loads.Load((short, long), rows, made.said)
 
 

@@ -4,7 +4,8 @@ Time and progress are measured, not computed: a job's work is done when its core
 and the tables are the engine's own functions, called under one lock by whichever thread finds that something is due. A
 thread that spins looks at the clock, at the next time that is due, and at a word which changes when its core changes
 hands; and it shows how far its job is, so that whoever takes the job knows. When a core did not do what the tables say
-(the machine stopped its thread, or it served an arrival meanwhile) is noted, for the simulator to do the same.
+(the machine stopped its thread, it served an arrival meanwhile, or a job began later than a switch takes, since the
+policy thought for long) is noted, for the simulator to do the same.
 """
 
 from __future__ import annotations
@@ -19,18 +20,17 @@ from ...libos.numba.atomics import atomic_add, cmpxchg, load_atomic, store_atomi
 from ..sim.kept import kept
 from .engine import arrive, decide, ends, timed, used_up
 from .rates import advance
-from .state import ARRIVES, FAR, TICKS_AT, WAKES_AT, State, apart
+from .state import ARRIVES, FAR, SWITCH, TICKS_AT, WAKES_AT, State, apart
 from .table import ARRIVED, QUANTUM
 
 # Words that the threads share, a cache line apart.
 LOCK, READY, GO, OVER, DUE, ORIGIN = 0, 8, 16, 24, 32, 40
 N_WORDS = 48
 # Words of each core, a cache line apart: what changes when it changes hands; of the job that it works for, the number
-# (-1: none) and how far it is, ns; gaps noted, and gaps for which there was no room.
-EPOCH, IDENT, PROGRESS, GAPS, MISSED = 0, 1, 2, 3, 4
+# (-1: none) and how far it is, ns; gaps noted, gaps for which there was no room, and the end of the last one.
+EPOCH, IDENT, PROGRESS, GAPS, MISSED, NOTED = 0, 1, 2, 3, 4, 5
 LINE = 8
 GAP_NS = 1000  # a thread that was not seen for longer was stopped
-LONG_NS = 10_000  # what a hand-over takes, by far: longer, and the thread was stopped in it
 _CLOCK_MONOTONIC = 1
 _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uint64))
 
@@ -116,14 +116,18 @@ def serve(now: Any, address: Any, tables: Any, s: State) -> None:
 
 
 @apart
-def note(me: Any, at: Any, length: Any, lines: Any, gaps: Any) -> None:
-    """Core `me` did not do what the tables say."""
+def note(me: Any, at: Any, until: Any, lines: Any, gaps: Any) -> None:
+    """Core `me` did not do what the tables say. Nothing is noted twice, and nothing of before the first instant."""
+    at = max(at, load_atomic(lines, LINE * me + NOTED))
+    if at >= until:
+        return
     i = load_atomic(lines, LINE * me + GAPS)
     if i < gaps.shape[1]:
-        gaps[me, i, 0], gaps[me, i, 1] = at, length
+        gaps[me, i, 0], gaps[me, i, 1] = at, until - at
         store_atomic(lines, LINE * me + GAPS, i + 1)
     else:
         atomic_add(lines, LINE * me + MISSED, 1)
+    store_atomic(lines, LINE * me + NOTED, until)
 
 
 @apart
@@ -147,7 +151,7 @@ def spin(
     while True:
         now = clock_ns(room, room_at) - origin
         if now - last > GAP_NS:
-            note(me, last, now - last, lines, gaps)
+            note(me, last, now, lines, gaps)
         else:
             done += now - last
         last = now
@@ -185,9 +189,12 @@ def work(
         measure(now, lines, s)
         serve(now, address, tables, s)
         job = s.cores[me].job
-        mine, begun, left, until = -1, 0, FAR, FAR
+        mine, begun, left, until, lost_from = -1, 0, FAR, FAR, last
         if job >= 0:
             mine = s.jobs[job].id
+            if mine != before:  # by the tables it has begun; what a switch takes, the simulator knows
+                switch = s.settings[SWITCH] if s.cores[me].last_job != mine else 0
+                lost_from = min(last, s.cores[me].since_ns) + switch
             begun = int(s.jobs[job].progress_ns)
             left = max(int(s.hidden[job].phase_end_ns - begun) + 1, 0)
             until = s.quantum[me]
@@ -196,8 +203,6 @@ def work(
             store_atomic(lines, LINE * me + IDENT, mine)
         seen = release_lock(me, words, lines, shown, s)
         now = clock_ns(room, room_at) - origin
-        # What a job waits for while its core serves others is lost to it. What a hand-over takes is its cost.
-        if now - last > (0 if mine >= 0 and mine == before else LONG_NS):
-            note(me, last, now - last, lines, gaps)
+        note(me, lost_from, now, lines, gaps)
         before = mine
         last = spin(me, begun, left, until, now, origin, seen, words, lines, gaps, room, room_at)

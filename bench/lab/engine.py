@@ -102,7 +102,7 @@ def arrive(now: Any, s: State) -> Any:
     """The load's next job comes. Returns its slot; -1: there is no room for it."""
     i = s.world[NEXT]
     s.world[NEXT] += 1
-    s.world[ARRIVES] = s.load[i + 1].at_ns if i + 1 < len(s.load) else FAR
+    s.world[ARRIVES] = max(s.load[i + 1].at_ns, now) if i + 1 < len(s.load) else FAR
     if not s.world[FREE_SLOTS]:
         s.results[i].outcome = NO_ROOM
         return -1
@@ -187,6 +187,9 @@ def renew(c: Any, s: State) -> None:
 def give(now: Any, c: Any, j: Any, s: State) -> None:
     """Row c, which is idle, begins to work for job j after what the change costs."""
     core, job, hidden, view = s.cores[c], s.jobs[j], s.hidden[j], s.told[0]
+    if job.cores >= s.kinds[job.kind].max_cores:
+        s.world[REFUSED_GIFTS] += 1
+        return
     if s.settings[RESOURCES]:
         memory = memory_of(j, s)
         if view.used[core.loop * N_RESOURCES + MEMORY] + memory > view.capacity[MEMORY]:
@@ -451,7 +454,8 @@ def timed(now: Any, woken: Any, s: State) -> Any:
 
 @apart
 def stand_still(now: Any, s: State) -> None:
-    """A core does nothing for a while, as the next row of `stops` says. Whoever has it goes on after that."""
+    """A core does nothing for a while, as the next row of `stops` says. Whoever has it goes on after that. While all of
+    them do nothing, nobody sees what comes, or that a quantum is over."""
     i = s.world[NEXT_STOP]
     c, length = s.stops[i, 1], s.stops[i, 2]
     s.world[NEXT_STOP] = i + 1
@@ -464,6 +468,15 @@ def stand_still(now: Any, s: State) -> None:
             s.jobs[j].as_of_ns = max(s.jobs[j].as_of_ns, now) + length
             touch(j, s)
     settle(now, s)
+    first = FAR
+    for row in range(len(s.cores)):
+        first = min(first, s.stopped[row])
+    for event in (ARRIVES, TICKS_AT, WAKES_AT):
+        s.world[event] = max(s.world[event], first)
+    for row in range(len(s.cores)):
+        if s.quantum[row] < first:
+            s.quantum[row] = first
+            slot_time(row, s)
 
 
 # As in bench/sim: nothing is allocated in here, so numba's reference counts are off.

@@ -181,12 +181,14 @@ def _badness(done: Sequence[Done], goal: str, less: bool) -> tuple[float, float]
     return left, mean if less else -mean
 
 
-def stamp() -> str:
-    """Of all sources that decide what a run gives: this room's, its policies', and the simulator's."""
+def sources() -> list[Path]:
+    """All that decide what a run gives: this room's, its policies' and their mechanisms', and the simulator's."""
     here = Path(__file__).resolve().parent
-    texts = [
-        (str(p.relative_to(here.parent)), p.read_bytes())
-        for folder in (here, here / "policies", here.parent / "sim")
-        for p in sorted(folder.glob("*.py"))
-    ]
+    return [*sorted(here.rglob("*.py")), *sorted((here.parent / "sim").glob("*.py"))]
+
+
+def stamp() -> str:
+    """Of these sources."""
+    here = Path(__file__).resolve().parent.parent
+    texts = [(str(path.relative_to(here)), path.read_bytes()) for path in sources()]
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]

@@ -131,7 +131,7 @@ class World:
     room: jobs that can be there at a time; what comes beyond is counted (table.NO_ROOM). interval_ns: between ticks; 0:
     none. buckets: rows of the time series. seed: of the randomness that a policy may use.
     watched: note what watch.py watches for; a run is then slower. stops: rows of (ns, core, ns), ascending: from when
-    on which core stands still, and for how long. No policy sees it.
+    on which core stands still, and for how long. No policy sees it, or anything else while all cores do.
     """
 
     def __init__(

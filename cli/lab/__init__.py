@@ -1,7 +1,7 @@
 """corelane lab: try a policy for jobs, beside published ones and baselines.
 
     running.py    list, run and compare: on simulated cores
-    recording.py  record: what an iokernel saw, as a load
+    recording.py  record: what an iokernel or an application saw, as a load
     boxing.py     box: the same load and policy, simulated and on this machine's cores
 
 What they call is bench/lab. numba and numpy are imported when an action needs them.
@@ -29,9 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(compare)
     compare.add_argument("--goal", default=GOAL, metavar="NAME", help=f"what is best: least of it (default {GOAL})")
     compare.add_argument("--baseline", default="fifo", metavar="POLICY", help="over which others are told (fifo)")
-    record = actions.add_parser("record", help="write what an iokernel does with its cores as a load")
+    record = actions.add_parser("record", help="write requests, or what an iokernel does with its cores, as a load")
     record.add_argument("file", metavar="FILE", help="the load file to write")
     record.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
+    whose = record.add_mutually_exclusive_group()
+    whose.add_argument("--app", metavar="NAME", help="requests of this application, which traces all of them meanwhile")
+    whose.add_argument("--pid", type=values.positive, metavar="PID", help="of this process, in --trace full")
     record.add_argument("--seconds", type=values.seconds, default=1.0, metavar="S", help="for so long (default 1)")
     record.add_argument("--wait", type=values.seconds, default=0, metavar="S", help="wait so long for the iokernel")
     record.add_argument("--json", action="store_true", help="print JSON")

@@ -1,9 +1,13 @@
-"""corelane lab record: the moves of cores of an iokernel that runs, as a load file."""
+"""corelane lab record: what was seen as a load file. The requests of an application (--app, --pid) that traces them, or
+the moves of cores of an iokernel that runs."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +17,9 @@ from ..trace import moves
 from ..watch import snapshot
 
 if TYPE_CHECKING:
+    from ...bench.lab.loads import Load
     from ...bench.lab.recorded import Stretch
+    from ...runtime.trace import Segment
     from ..trace.recording import Recording
 
 
@@ -35,22 +41,77 @@ def stretches(recording: Recording) -> list[Stretch]:
 def run(options: argparse.Namespace) -> int:
     """Record, write, and say what there is."""
     from ...bench.lab import loads
+
+    check_writable(Path(options.file))
+    of_requests = options.app is not None or options.pid is not None
+    load, lost = (_requests if of_requests else _moves)(options)
+    loads.write(options.file, load)
+    if options.json:
+        document = {"file": options.file, "jobs": len(load), "classes": len(load.kinds), "lost": lost}
+        print(json.dumps(document | load.said))
+        return 0
+    what = ("requests", "services") if of_requests else ("moves", "applications")
+    missing = f"; {lost} {what[0]} were lost" if lost else ""
+    jobs = "requests" if of_requests else "jobs"
+    print(f"wrote {options.file}: {len(load)} {jobs} of {len(load.kinds)} {what[1]}{missing}")
+    if of_requests:
+        print(_what_became_of_them(load))
+    return 0
+
+
+def _what_became_of_them(load: Load) -> str:
+    """For who runs it again."""
+    said, lines = load.said, []
+    lines.append(f"there, on {said['kthreads']} kthreads: p50 {said['p50_us']:.4g} us, p99 {said['p99_us']:.4g} us")
+    lines.append(f"  {said['besides_ns']} ns of that besides the handler: give it as --costs switch_ns=")
+    if said["waited"] >= 0.01:
+        lines.append(f"  handlers waited for {100 * said['waited']:.0f} % of their time, which is left out")
+    return "\n".join(lines)
+
+
+def _moves(options: argparse.Namespace) -> tuple[Load, int]:
+    """Stretches of core use, and the moves that were lost."""
     from ...bench.lab.recorded import load_of
     from ...runtime.paths import default_socket
 
-    check_writable(Path(options.file))
     before = snapshot(options.socket, options.wait)
     if before["cores"] is None:
         hint = "start the iokernel with a policy: corelane up --policy delay"
         raise CorelaneError("record a load", "cores stay where they were given out", hint)
     path = options.socket or default_socket()
     recording = moves.record(path, [a["loop"] for a in before["cores"]["allocators"]], options.seconds)
-    load = load_of(stretches(recording), recording.seconds)
-    loads.write(options.file, load)
-    said = {"file": options.file, "jobs": len(load), "classes": len(load.kinds), "lost": recording.lost}
-    if options.json:
-        print(json.dumps(said))
-    else:
-        missing = f"; {recording.lost} moves were lost" if recording.lost else ""
-        print(f"wrote {options.file}: {len(load)} jobs of {len(load.kinds)} applications{missing}")
-    return 0
+    return load_of(stretches(recording), recording.seconds), recording.lost
+
+
+def _requests(options: argparse.Namespace) -> tuple[Load, int]:
+    """Requests of the application, and the records of it that were lost."""
+    from ...bench.lab.recorded import load_of_requests
+    from ...libos.trace.stages import table
+    from ..trace.requests import once_there, record, segment_of
+
+    as_it_is = argparse.Namespace(**vars(options) | {"mode": None})
+    with once_there(lambda: segment_of(as_it_is), time.monotonic() + options.wait) as segment:
+        with _all_written_down(options, segment):
+            records = record(segment, options.seconds)
+        seen = table(records, segment.services(), segment.hz)
+        return load_of_requests(seen, options.seconds), records.lost
+
+
+@contextlib.contextmanager
+def _all_written_down(options: argparse.Namespace, segment: Segment) -> Iterator[None]:
+    """Meanwhile the application writes down each request, not some of them."""
+    from ..trace.requests import segment_of
+
+    before = segment.mode
+    if before == "full":
+        yield
+        return
+    if options.app is None:
+        hint = "start it with --trace full, or name it by --app"
+        raise CorelaneError("record a load", f"its requests are not all written down (trace: {before})", hint)
+    segment_of(argparse.Namespace(**vars(options) | {"mode": "full"})).close()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(CorelaneError):  # it has ended meanwhile
+            segment_of(argparse.Namespace(**vars(options) | {"mode": before})).close()

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     deadline = time.monotonic() + options.wait
     try:
         with (
-            _once_there(lambda: _segment(options), deadline) as segment,
+            once_there(lambda: segment_of(options), deadline) as segment,
             Beside(options.socket) if out and options.app else nullcontext() as beside,
             _profiling(segment, options.profile, deadline)
             if options.profile is not None
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         ):
             quiet = options.json or options.blame or options.profile is not None
             seconds = options.seconds if options.profile is None else options.profile
-            records = _record(segment, seconds, 0 if quiet else options.slowest, [beside, profiling, near])
+            records = record(segment, seconds, 0 if quiet else options.slowest, [beside, profiling, near])
             others = near.others() if near else Others()
             names = segment.services()
             seen = table(records, names, segment.hz)
@@ -80,9 +80,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _segment(options: argparse.Namespace) -> Segment:
-    """That of the process that is meant: by its iokernel, which may see more of it than we do, or by its id.
-    CorelaneError (ENOENT): it is not there yet."""
+def segment_of(options: argparse.Namespace) -> Segment:
+    """That of the process that is meant by --app or --pid: by its iokernel, which may see more of it than we do, or by
+    its id; switched to --mode, if there is one. CorelaneError (ENOENT): it is not there yet."""
     pid = _pid(options)
     if options.app is None:
         return Segment.of_process(pid)
@@ -110,7 +110,7 @@ def _await_mode(segment: Segment, app: str, mode: str) -> None:
         time.sleep(LOOK_S)
 
 
-def _once_there(ask: Callable[[], T], deadline: float) -> T:
+def once_there(ask: Callable[[], T], deadline: float) -> T:
     """What `ask` returns once it no longer raises ENOENT, or EPROTO of a segment that is being made; deadline: on the
     monotonic clock."""
     while True:
@@ -123,7 +123,7 @@ def _once_there(ask: Callable[[], T], deadline: float) -> T:
 
 
 def _profiling(segment: Segment, seconds: float, deadline: float) -> Profiling:
-    return Profiling(segment, _once_there(lambda: perf.kthreads_of(segment.pid), deadline), seconds)
+    return Profiling(segment, once_there(lambda: perf.kthreads_of(segment.pid), deadline), seconds)
 
 
 def _pid(options: argparse.Namespace) -> int:
@@ -142,7 +142,7 @@ def _pid(options: argparse.Namespace) -> int:
     return pids[0]
 
 
-def _record(segment: Segment, seconds: float, slowest: int, others: Sequence[Also]) -> Records:
+def record(segment: Segment, seconds: float, slowest: int = 0, others: Sequence[Also] = ()) -> Records:
     """All that is written down for so long, until Ctrl-C, or until MOST messages. slowest: lines a second; 0: none.
     others: are recorded, too."""
     beside = [one for one in others if one is not None]

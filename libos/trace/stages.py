@@ -35,7 +35,8 @@ WIRE = "wire"
 """Of bytes that a connection could not send or deliver: what a peer or the way to it was late with."""
 STOPPED = "kthread stopped"
 """Its parts are reasons (stopped.py)."""
-_STALLED = getattr(lib, "CL_TRACE_STALLED", 0)
+STALLED = getattr(lib, "CL_TRACE_STALLED", 0)
+"""Flag of a message that is no request, but such a time of a connection."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _put_on_the_wire(stages: dict[Stage, Array], messages: Array, waits: Array) 
     """What a connection stood still for is no stage of a request, but its own; its wait says why."""
     import numpy
 
-    rows = (messages["flags"] & _STALLED) != 0
+    rows = (messages["flags"] & STALLED) != 0
     if not rows.any():
         return
     place, known = places(messages, waits)

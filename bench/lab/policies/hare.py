@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..acts import give, wake_at
+from ..acts import give, take, wake_at
 from ..mechanisms import trace
 from ..mechanisms.ranking import KEY, again, heap, pop, spare
 from ..mechanisms.tool import tool
@@ -69,14 +69,16 @@ def hare(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, quantum_us: 
         best, soonest = -1, 1e300
         for c in range(view.n_cores):
             end = memory[ends + c] + jobs[j].memory[_LEFT] / cores[c].speed
-            if end < soonest:
+            if end < soonest or (end == soonest and cores[c].job == j):
                 best, soonest = c, end
         if memory[ends + best] == 0.0 and _free(view, cores, best):
-            if cores[best].job != j or spare(cores, best):
+            if cores[best].job == j and not spare(cores, best):
+                again(view, cores)
+            else:
+                if jobs[j].cores:  # it goes from its own core to a faster one
+                    take(view, cores, view.core)
                 cores[best].quantum_ns = quantum_ns
                 give(view, cores, best, j)
-            else:
-                again(view, cores)
         memory[ends + best] = soonest
     if view.event == QUANTUM and cores[view.core].changed == 0:
         again(view, cores)  # nobody is better served there

@@ -23,7 +23,7 @@ def load(count=60, kind=None):
 def test_every_job_gets_its_work_and_ends_after_it(n):
     if n > len(CORES):
         pytest.skip("this process may use one core: allow it a second one")
-    ran = box.on_the_box(load(), policy.load("fifo"), CORES[:n])
+    ran = box.on_the_box(load(), policy.load("fifo"), CORES[:n], Costs())
     assert np.isfinite(ran.completion_ns).all()
     assert (ran.completion_ns >= 15_000).all()
     assert (ran.stops[:, 2] > 0).all()
@@ -36,7 +36,7 @@ def test_quanta_and_preemption_keep_what_is_done():
     kinds = (loads.Kind(cls=0), loads.Kind(cls=1))
     # The first is long, since the machine may take the core for a while.
     both = loads.Load(kinds, loads.jobs([0, 100_000], [20e6, 50_000.0], [1, 0]))
-    ran = box.on_the_box(both, policy.load("priority", {"preempt": 1}), CORES[:1])
+    ran = box.on_the_box(both, policy.load("priority", {"preempt": 1}), CORES[:1], Costs())
     assert ran.completion_ns[1] < ran.completion_ns[0]  # the later one went first
     assert ran.completion_ns[0] >= 20_050_000
 
@@ -46,7 +46,7 @@ def test_a_policy_that_cannot_keep_up_is_given_up_and_told(monkeypatch):
     monkeypatch.setattr(box, "PATIENCE", 0.0)  # a second is left
     long = loads.Load((loads.Kind(),), loads.jobs(np.arange(30), np.full(30, 100e6)))
     with pytest.raises(CorelaneError, match="of 30 jobs were not over"):
-        box.on_the_box(long, policy.load("fifo"), CORES[:1])
+        box.on_the_box(long, policy.load("fifo"), CORES[:1], Costs())
 
 
 def test_the_simulators_cores_stand_still_when_the_boxs_did():
@@ -59,13 +59,21 @@ def test_the_simulators_cores_stand_still_when_the_boxs_did():
     assert ran.completion_ns.tolist() == [1310, 260]  # however urgent: its core stands still until 400
 
 
+def test_who_has_a_core_that_stands_still_has_it_until_it_goes_on():
+    """A quantum ends meanwhile, and another job comes: nobody sees either. The first job has had 400 ns then."""
+    jobs = loads.Load((loads.Kind(),), loads.jobs([0, 10, 150], [200.0, 200.0, 100.0]))
+    ran = box.simulated(jobs, policy.load("fair", {"quantum_us": 0.15}), 1, Costs(), [(100, 0, 300)])
+    assert ran.jobs["attained_ns"].tolist() == [500, 200, 100]
+    assert ran.completion_ns.tolist() == [800, 690, 500]
+
+
 def test_what_the_box_cannot_do_is_said():
     gang = loads.Kind(min_cores=2, max_cores=2)
     with pytest.raises(CorelaneError, match="several cores at once"):
-        box.on_the_box(load(kind=gang), policy.load("fifo"), CORES[:1])
+        box.on_the_box(load(kind=gang), policy.load("fifo"), CORES[:1], Costs())
     part = loads.Kind(phases=(loads.Phase(use=0.5),))
     with pytest.raises(CorelaneError, match="parts of a core"):
-        box.on_the_box(load(kind=part), policy.load("fifo"), CORES[:1])
+        box.on_the_box(load(kind=part), policy.load("fifo"), CORES[:1], Costs())
 
 
 def test_a_row_has_medians_of_rounds():

@@ -63,6 +63,11 @@ def test_a_gang_waits_for_all_of_its_cores_and_goes_on_by_the_slowest(run, write
     assert np.isinf(ran.completion_ns).all()
 
 
+def test_nobody_has_more_cores_than_it_can_use(run, write_policy):
+    ran = run([0], [100.0], (Kind(max_cores=2),), cores=3, chosen=write_policy(ALL))
+    assert (ran.completion_ns[0], ran.gifts, ran.refused) == (50, 2, 1)
+
+
 def test_scaling_is_that_of_the_model(run, write_policy):
     kind = Kind(max_cores=4, serial=0.2, sync=0.01, spread=0.05)
     ran = run([0], [1e6], (kind,), cores=4, loops=2, chosen=write_policy(ALL))

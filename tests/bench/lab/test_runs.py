@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -133,6 +134,15 @@ def test_a_sweep_has_all_settings_and_keeps_the_best():
         for one, left, mean in zip(tried, (0.0, 0.0, 1.0), (5.0, 4.0, 1.0), strict=True)
     ]
     assert runs.best(tried, done, "mean_completion_us") == [tried[1]]
+
+
+def test_the_build_is_of_all_that_a_policy_is_made_of():
+    """The mechanisms were once left out."""
+    policy.known("tiresias")
+    made_of = {name for name in sys.modules if name.startswith(("corelane.bench.lab.", "corelane.bench.sim."))}
+    assert "corelane.bench.lab.mechanisms.ranking" in made_of
+    files = {Path(sys.modules[name].__file__).resolve() for name in made_of}
+    assert files <= {path.resolve() for path in runs.sources()}
 
 
 @pytest.fixture(scope="module")

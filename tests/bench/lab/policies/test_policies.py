@@ -23,8 +23,9 @@ def test_all_jobs_end_and_whoever_holds_something_keeps_it(name):
         refused = ran.jobs["outcome"] == t.TURNED_AWAY
         assert (ran.over | refused).all()
         assert not refused.any() or name == "elasticflow"
-        # Nobody has done more than its cores can.
-        fastest = max(generators.SPEEDS) * 16
+        # Nobody has done more than the cores can that it may use.
+        most = np.array([kind.max_cores for kind in load.kinds])
+        fastest = max(generators.SPEEDS) * most[load.jobs["kind"]]
         assert (ran.completion_ns >= load.jobs["work_ns"] / fastest - 2).all()
     assert invariants.check(name, range(1, 26)) == []
 
@@ -252,6 +253,10 @@ def test_a_job_waits_for_a_fast_core_if_it_ends_sooner_there(run):
     assert ran.completion_ns.tolist() == [500, 1500, 1000]  # of those that wait the heaviest first
     ran = run([0, 0], [10.0, 500.0], declared_ns=[10.0, 500.0], **given)
     assert ran.completion_ns.tolist() == [10, 510]
+    even = {"cores": 2, "chosen": "hare", "settings": {"quantum_us": 0.1}}
+    ran = run([0, 0], [50.0, 1000.0], declared_ns=[50.0, 1000.0], **even)
+    assert ran.completion_ns.tolist() == [50, 1000]  # it once had the core beside its own, too
+    assert ran.refused == 0
 
 
 @pytest.mark.soak(takes_s=10)
