@@ -239,7 +239,7 @@ static int wait_for_both(struct epoll *e, int epfd, struct epoll_event *events, 
                          const sigset_t *mask)
 {
     for (unsigned spins = 0;; spins++) {
-        bool again = cl_posix_turn();
+        bool again = cl_posix_turn(cl_posix_set_is_mine(&e->set));
         if (cl_load_relaxed(&e->holds))
             (void)cl_posix_lent_look();
         int ours = cl_posix_collect(&e->set, events, n), theirs = 0;

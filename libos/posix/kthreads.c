@@ -355,7 +355,7 @@ void cl_posix_keep(void)
     call_caretaker(); /* it looks after those that are kept, too */
 }
 
-bool cl_posix_turn(void)
+bool cl_posix_turn(bool alone)
 {
     if (!is_mine())
         return false;
@@ -367,6 +367,7 @@ bool cl_posix_turn(void)
         if (other != own)
             rescue(other);
     }
+    cl_kthread_alone(sched, own, alone);
     int rc = cl_kthread_borrow_turn(sched, own);
     return rc > 0 || rc == -EBUSY;
 }

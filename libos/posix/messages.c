@@ -45,7 +45,7 @@ static int64_t receive_one(const struct cl_posix_socket *s, struct reception *r,
         }
         if (again)
             return -EAGAIN;
-        (void)cl_posix_turn();
+        (void)cl_posix_turn(false);
     }
 }
 

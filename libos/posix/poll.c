@@ -66,7 +66,7 @@ static int wait_all(struct asked *a, struct pollfd *fds, uint64_t deadline_ns, c
     if (a->carries)
         cl_posix_keep();
     for (;;) {
-        (void)cl_posix_turn();
+        (void)cl_posix_turn(false);
         if (a->holds)
             (void)cl_posix_lent_look();
         bool ours = cl_posix_collect(a->set, found, COLLECTED), over = cl_posix_left(deadline_ns) == 0;

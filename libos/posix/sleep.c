@@ -44,7 +44,7 @@ static int ask_linux(struct pollfd *fds, nfds_t n, int64_t ns, const sigset_t *m
 int cl_posix_sleep(struct cl_posix_set *set, struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
 {
     int kthread_fd;
-    if (cl_posix_turn() || !cl_posix_set_arm(set))
+    if (cl_posix_turn(false) || !cl_posix_set_arm(set))
         return n ? ask_linux(fds, n, 0, mask) : 0;
     if (!cl_posix_sleep_begin(&kthread_fd)) {
         cl_posix_set_disarm(set);

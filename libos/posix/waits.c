@@ -422,16 +422,21 @@ bool cl_posix_set_arm(struct cl_posix_set *set)
     cl_spin_lock(&set->lock);
     bool may = !set->first;
     cl_store_relaxed(&set->sleepers, set->sleepers + may);
-    set->shared |= set->sleepers > 1;
+    cl_store_relaxed(&set->shared, set->shared || set->sleepers > 1);
     cl_spin_unlock(&set->lock);
     return may;
+}
+
+bool cl_posix_set_is_mine(const struct cl_posix_set *set)
+{
+    return !cl_load_relaxed(&set->shared) && !cl_load_relaxed(&set->sleepers); /* as of now: asked each time */
 }
 
 void cl_posix_set_arm_anyway(struct cl_posix_set *set)
 {
     cl_spin_lock(&set->lock);
     cl_store_relaxed(&set->sleepers, set->sleepers + 1);
-    set->shared |= set->sleepers > 1;
+    cl_store_relaxed(&set->shared, set->shared || set->sleepers > 1);
     cl_spin_unlock(&set->lock);
 }
 

@@ -20,7 +20,7 @@ struct cl_posix_set {
     uint32_t sleepers;    /* read without the lock, too */
     uint32_t connections; /* watches of sockets that carry bytes; under the structure's mutex, read without */
     bool told;            /* the eventfd was written for those that sleep */
-    bool shared;          /* several threads have slept for it at one time, and may again */
+    bool shared;          /* several threads have slept for it at one time, and may again. Read without the lock, too */
     bool lent;            /* Linux tells others of it: the eventfd is readable while something is listed. For good; read
                            * without the lock, too */
     int event_fd;
@@ -65,6 +65,8 @@ uint32_t cl_posix_watch_ready(const struct cl_posix_watch *w);
 /* Take up to n that are ready. */
 int cl_posix_collect(struct cl_posix_set *set, struct epoll_event *events, int n);
 
+/* Whether the calling thread, which does not sleep, is the only one that sleeps for it now and then. */
+bool cl_posix_set_is_mine(const struct cl_posix_set *set);
 /* Around a sleep by the set's eventfd. False: something may be ready, do not sleep. */
 bool cl_posix_set_arm(struct cl_posix_set *set);
 /* The same though something is listed, which the caller has looked at. */

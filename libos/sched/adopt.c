@@ -290,6 +290,8 @@ static int turn(struct cl_kthread *k)
         k->trace->idle_at = 0; /* the thread has been at something else since the last turn */
     if (!k->asleep || cl_rise(k))
         cl_round(k);
+    if (!k->asleep && k->idle_turns == 0)
+        cl_wakefd_worked(k);
     cl_kthread_bind(NULL);
     has_left(k);
     return !k->asleep;

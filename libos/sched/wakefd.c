@@ -10,7 +10,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define LOOK_EVERY 16 /* turns for nothing between two looks at what is readable of it */
+#define LOOK_EVERY 16  /* turns for nothing between two looks at what is readable of it */
+#define LEAVE_AFTER 64 /* turns with work: they take far longer than to leave the device, and to take it in again */
 #define FAILED_LOOK_NS                                                                                                 \
     10000000 /* between two looks at a device that shows an error and nothing to read, as in park.c */
 
@@ -18,6 +19,9 @@ struct cl_wakefd {
     int epoll_fd, timer_fd;
     int device_fd;        /* -1: the NIC wakes the parker */
     bool device_out;      /* it shows an error, which would make us readable for ever */
+    bool device_left;     /* it is not in epoll_fd: the kthread has been up for long */
+    bool alone;           /* cl_kthread_alone. Relaxed: one may look as another changes it */
+    unsigned busy;        /* turns with work since it was up */
     uint64_t timer_ns;    /* for when the timerfd is set, by the scheduler's clock; CL_NEVER: it is not */
     unsigned for_nothing; /* turns in a row */
 };
@@ -150,15 +154,40 @@ static void look_at_device(struct cl_wakefd *w)
         watch(w, w->device_fd);
 }
 
+/* What has come meanwhile makes the descriptor readable at once. If there is no memory it is tried again soon. */
+static void take_in(struct cl_wakefd *w)
+{
+    w->busy = 0;
+    if (cl_unlikely(w->device_left))
+        w->device_left = watch(w, w->device_fd) != 0;
+}
+
+void cl_wakefd_worked(struct cl_kthread *k)
+{
+    struct cl_wakefd *w = k->wakefd;
+    if (!cl_load_relaxed(&w->alone))
+        take_in(w);
+    else if (cl_unlikely(++w->busy == LEAVE_AFTER) && w->device_fd >= 0 && !w->device_out && !w->device_left)
+        w->device_left = epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, w->device_fd, NULL) == 0;
+}
+
+void cl_kthread_alone(struct cl_sched *s, unsigned index, bool alone)
+{
+    struct cl_wakefd *w = s->kthreads[index].wakefd;
+    if (cl_unlikely(cl_load_relaxed(&w->alone) != alone))
+        cl_store_relaxed(&w->alone, alone);
+}
+
 void cl_wakefd_set(struct cl_kthread *k, int64_t ns)
 {
     struct cl_wakefd *w = k->wakefd;
     const struct cl_work_source *source = &k->sched->source;
     int64_t source_ns = source->unannounced_ns ? source->unannounced_ns(source->arg, k->index) : -1;
-    if (cl_unlikely(w->device_out)) {
+    take_in(w);
+    if (cl_unlikely(w->device_out))
         look_at_device(w);
+    if (cl_unlikely(w->device_out || w->device_left))
         ns = ns < 0 ? FAILED_LOOK_NS : cl_min(ns, (int64_t)FAILED_LOOK_NS);
-    }
     if (source_ns >= 0)
         ns = ns < 0 ? source_ns : cl_min(ns, source_ns);
     w->for_nothing = 0;

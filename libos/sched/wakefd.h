@@ -9,7 +9,11 @@
  * is not readable any more. A waker's write may come late, after the kthread is up again. Then one sleep ends for
  * nothing, as with every parker, and cl_wakefd_look takes the write away.
  *
- * While the kthread is up the descriptor says nothing. Kthread only, but for cl_wakefd_new and _delete. */
+ * While the kthread is up the descriptor says nothing. For one that is in an epoll the kernel calls back with each frame
+ * that comes, and with each that has left, through all epoll descriptors above it. So the NIC's descriptor is taken out
+ * of a kthread that has been up for long, until it sleeps, where nobody else sleeps for it (cl_kthread_alone).
+ *
+ * Kthread only, but for cl_wakefd_new and _delete. */
 #ifndef CORELANE_LIBOS_SCHED_WAKEFD_H
 #define CORELANE_LIBOS_SCHED_WAKEFD_H
 
@@ -22,6 +26,8 @@ void cl_wakefd_delete(struct cl_kthread *k);
 void cl_wakefd_settle(struct cl_kthread *k);
 /* After the park word, before the re-check. */
 void cl_wakefd_parked(struct cl_kthread *k);
+/* A turn had work, and k is up. */
+void cl_wakefd_worked(struct cl_kthread *k);
 /* After the re-check: be readable in ns, too (< 0: only when woken). */
 void cl_wakefd_set(struct cl_kthread *k, int64_t ns);
 /* That time is over. */

@@ -424,8 +424,10 @@ static PyObject *new (PyTypeObject *type, PyObject *args, PyObject *kwds)
     p->endpoint_type = Py_NewRef(endpoint_type);
     p->kthread_fd = cl_kthread_fd(p->sched, 0);
     p->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    if (p->timer_fd >= 0 && p->kthread_fd >= 0)
+    if (p->timer_fd >= 0 && p->kthread_fd >= 0) {
+        cl_kthread_alone(p->sched, 0, true); /* its loop alone sleeps for it */
         return (PyObject *)p;
+    }
     int error = p->timer_fd < 0 ? errno : -p->kthread_fd;
     Py_DECREF((PyObject *)p);
     return poller_fail(error, "make a poller");

@@ -1,12 +1,15 @@
 /* Kthreads that nobody adopts, which threads borrow: what each call answers where it may not be made; no two are inside
- * of one at a time; what a call leaves undone is done by turns, and a timer that it arms while the kthread sleeps rings.
+ * of one at a time; what a call leaves undone is done by turns, and a timer that it arms while the kthread sleeps rings;
+ * when a NIC's frames are told of.
  * Usage: borrow KTHREADS MODE */
 #include "adopted.h"
 
 #include <sched.h>
+#include <sys/eventfd.h>
 
 #define THREADS 3
 #define CALLS 2000
+#define BUSY_TURNS 100 /* more than wakefd.c waits for */
 
 static struct cl_sched_config config;
 static uint32_t inside[CL_SCHED_MAX_KTHREADS]; /* RMW */
@@ -123,6 +126,95 @@ static void contract(struct cl_sched *s)
     CHECK_EQ(status, 0);
 }
 
+/* A NIC that the kernel serves. */
+static int device;       /* an eventfd: readable, a frame waits, or has waited */
+static uint32_t waiting; /* frames */
+
+static unsigned poll_device(void *arg, unsigned self, unsigned queue)
+{
+    (void)arg, (void)self, (void)queue;
+    unsigned n = waiting > 0;
+    waiting -= n;
+    return n;
+}
+
+static bool ready(void *arg, unsigned queue)
+{
+    (void)arg, (void)queue;
+    return waiting > 0;
+}
+
+static unsigned pending(void *arg, unsigned queue)
+{
+    (void)arg, (void)queue;
+    return 0;
+}
+
+static void run(void *arg, unsigned self)
+{
+    (void)arg, (void)self;
+}
+
+static int device_fd(void *arg, unsigned k)
+{
+    (void)arg, (void)k;
+    return device;
+}
+
+static void comes(uint32_t frames)
+{
+    waiting += frames;
+    CHECK_EQ(eventfd_write(device, 1), 0);
+}
+
+static void all_came(void)
+{
+    eventfd_t times;
+    CHECK_EQ(eventfd_read(device, &times), 0);
+}
+
+/* One that is turned by who alone sleeps for its descriptor is not told of frames after many turns with work, until it
+ * sleeps; then it is, also of what came before. Told again as soon as others sleep for it. */
+static void device_of_one_that_is_up(void)
+{
+    const struct cl_work_source source = {
+        .poll = poll_device, .ready = ready, .pending = pending, .run = run, .fd = device_fd};
+    struct cl_sched_config c = config;
+    char err[256];
+    device = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    c.source = &source;
+    struct cl_sched *s = sched_new(&c);
+    CHECK_EQ(cl_sched_start(s, err), 0);
+    settle(s, 0);
+    CHECK(!readable(s, 0, 0));
+    for (int alone = 0; alone < 2; alone++) {
+        cl_kthread_alone(s, 0, alone);
+        comes(BUSY_TURNS + 1);
+        for (int i = 0; i < BUSY_TURNS; i++) {
+            CHECK(readable(s, 0, 0) || i);
+            CHECK_EQ(cl_kthread_borrow_turn(s, 0), 1);
+        }
+        CHECK_EQ(readable(s, 0, 0), !alone);
+    }
+    cl_kthread_alone(s, 0, false);
+    CHECK_EQ(cl_kthread_borrow_turn(s, 0), 1); /* the last frame but those that none took */
+    CHECK(readable(s, 0, 0));
+    cl_kthread_alone(s, 0, true);
+    comes(BUSY_TURNS);
+    settle(s, 0);
+    CHECK_EQ(waiting, 0);
+    CHECK(readable(s, 0, 0)); /* nobody has taken what the device says */
+    all_came();
+    CHECK(!readable(s, 0, 0));
+    comes(1);
+    CHECK(readable(s, 0, 0));
+    settle(s, 0);
+    CHECK_EQ(waiting, 0);
+    CHECK_EQ(cl_sched_stop(s, 1000000000), 0);
+    cl_sched_delete(s);
+    close(device);
+}
+
 int main(int argc, char **argv)
 {
     config = config_from(argc, argv);
@@ -133,8 +225,10 @@ int main(int argc, char **argv)
     CHECK_EQ(cl_sched_start(s, err), 0);
     contract(s);
     many(s);
-    if (config.n_kthreads == 1)
+    if (config.n_kthreads == 1) {
         timers(s);
+        device_of_one_that_is_up();
+    }
     CHECK_EQ(cl_sched_stop(s, 1000000000), 0);
     CHECK_EQ(cl_kthread_borrow_turn(s, 0), -ESHUTDOWN);
     cl_sched_delete(s);
