@@ -176,10 +176,11 @@ static void quantum_over(struct cl_kthread *k)
 /* Whether the way through the loop would serve nobody: there is no sibling, and nothing that only the loop sees to. */
 static bool stays(const struct cl_kthread *k)
 {
-    return k->sched->n_kthreads == 1 && !k->wakefd && !cl_load_relaxed(&k->in_flight) && !cl_traces_waits(k, k->current);
+    bool awaits = k->wakefd || cl_load_relaxed(&k->in_flight);
+    return k->sched->n_kthreads == 1 && !awaits && !cl_traces_waits(k, k->current);
 }
 
-/* The core waits for us to go, and what the loop would touch on its way is no longer in its caches when we come back. */
+/* The core waits for us to go; and what the loop touches is cold, there and back. */
 static void cede_here(struct cl_kthread *k)
 {
     cl_flush(k); /* what was sent before */
