@@ -141,6 +141,14 @@ static void sleep_on_grant(const struct port_arena *a, unsigned k, const struct 
     syscall(SYS_futex, word, FUTEX_WAIT, grant, timeout_ns < 0 ? NULL : &ts, NULL, 0);
 }
 
+/* What one says that waits so. */
+static uint32_t state_of(const struct wait *w, bool yielding)
+{
+    if (w->parked)
+        return yielding ? CL_KTHREAD_PARKED_YIELDING : CL_KTHREAD_PARKED;
+    return yielding ? CL_KTHREAD_CEDED_YIELDING : CL_KTHREAD_CEDED;
+}
+
 /* Wait once, by a yield or asleep. `grant` was read before the condition was checked. To yield-wait for something on a
  * core that is another's would take half of it from that one. */
 static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t grant,
@@ -148,8 +156,7 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
 {
     bool yielding = (cl_load_relaxed(&slot_of(a, k)->yield_wait) && w->alone < YIELDS_ALONE) ||
                     (mine && cl_tsc() < w->yield_until_tsc);
-    uint32_t state = w->parked ? (yielding ? CL_KTHREAD_PARKED_YIELDING : CL_KTHREAD_PARKED)
-                               : (yielding ? CL_KTHREAD_CEDED_YIELDING : CL_KTHREAD_CEDED);
+    uint32_t state = state_of(w, yielding);
     if (state != *said) {
         say(a, k, state);
         *said = state;
@@ -220,8 +227,13 @@ static void wait_core(struct port *port, struct port_arena *a, unsigned k, struc
 {
     struct port_waiter *me = &port->waiters[k];
     uint32_t said = cl_load_relaxed(&port_lines(a, k)->park);
-    cl_store_relaxed(&me->waiting, 1);
-    cl_fence_seq_cst(); /* before `managed` and `released` are read, see end_waits */
+    cl_store_relaxed(&me->waiting, 1); /* and a fence before `managed` and `released` are read, see end_waits */
+    if (said == CL_KTHREAD_RUNNING) {  /* the core waits for that word, too, and a fence for lines that are far away */
+        said = state_of(w, cl_load_relaxed(&slot_of(a, k)->yield_wait));
+        say(a, k, said);
+    } else {
+        cl_fence_seq_cst();
+    }
     while (wait_owner(port, a, k, w, said)) {
         cl_store_relaxed(&port_lines(a, k)->signals.back_tsc, (uint32_t)w->back_tsc);
         say(a, k, CL_KTHREAD_RUNNING);

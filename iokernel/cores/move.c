@@ -320,6 +320,10 @@ static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
 static void poll_old(struct io_loop *loop, struct io_core *core, bool noted, uint64_t now)
 {
     struct io_kthread *from = core->from;
+    /* It has been asked, and nothing hangs on its answer before the new one begins: to look each round would take the
+     * line away from it, just when it is to answer. */
+    if (core->owner && !core->begun && from->member.preempt_move && !core->starved.on && !core->starved.peek)
+        return;
     if (io_in_the_way(core)) {
         if (core->starved.on && (int64_t)(now - core->starved.next) >= 0)
             io_step_evict_unless_starved(loop, core, now);

@@ -73,11 +73,21 @@ static bool wake_unmanaged(struct io_loop *loop, struct io_kthread *k, bool fenc
     return wake_one(loop, k);
 }
 
+/* Whether any of them may be about to park. Those without a core are the allocator's business, which has fences of its
+ * own: to wait here for their frames to get there would only make its decision later. */
+static bool any_may_park(const struct io_loop *loop)
+{
+    for (uint32_t i = 0; i < loop->n_touched; i++)
+        if (!loop->cores.n || loop->touched[i]->member.core)
+            return true;
+    return false;
+}
+
 void io_wake(struct io_loop *loop, bool idle)
 {
     if (loop->n_touched == 0)
         return;
-    bool fence = idle || loop->now - loop->last_fence >= loop->io->fence_ticks;
+    bool due = idle || loop->now - loop->last_fence >= loop->io->fence_ticks, fence = due && any_may_park(loop);
     if (fence) {
         cl_fence_seq_cst();
         loop->last_fence = loop->now;

@@ -87,6 +87,8 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
                                                           : cl_rss_queue(hash, app->n_kthreads);
     struct io_kthread *k = &app->kthreads[to_kthread];
     io_count(app->stats.rx_offered, 1);
+    if (cl_unlikely(!k->sampled) && app->cores.told && app->cores.held == 0)
+        io_fetch_words(&loop->cores); /* of the decision that follows: they come while the frame is copied */
     if (cl_unlikely(cl_ring_tx_space(&k->rx, 1) == 0)) {
         io_count(app->stats.rx_dropped_ring_full, 1);
         return;

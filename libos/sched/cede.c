@@ -3,7 +3,8 @@
  * A kthread polls its preemption flag (cl_preempt_needed) wherever it chooses what runs next, and uthreads do by
  * probes. If its core is lost:
  *   in the loop          it cedes the core there (cl_cede)
- *   on a uthread         that one is switched away from, put in front, and the loop cedes
+ *   on a uthread         that one is switched away from, put in front, and the loop cedes; without siblings, who
+ *                        could go on with it, the kthread waits where it is (cede_here)
  *   where that may not   the kthread waits in place (cl_cede_in_place): the caller has frames of another language
  *   switch stacks        run-time on the stack, or was interrupted in the middle of foreign code
  *
@@ -172,6 +173,23 @@ static void quantum_over(struct cl_kthread *k)
     cl_block_to_loop(k, CL_AFTER_OVER);
 }
 
+/* Whether the way through the loop would serve nobody: there is no sibling, and nothing that only the loop sees to. */
+static bool stays(const struct cl_kthread *k)
+{
+    bool awaits = k->wakefd || cl_load_relaxed(&k->in_flight);
+    return k->sched->n_kthreads == 1 && !awaits && !cl_traces_waits(k, k->current);
+}
+
+/* The core waits for us to go; and what the loop touches is cold, there and back. */
+static void cede_here(struct cl_kthread *k)
+{
+    cl_flush(k); /* what was sent before */
+    cl_cede_in_place(k);
+    k->ran = true; /* it goes on */
+    cl_note_switch(k);
+    cl_export(k); /* perhaps to another iokernel */
+}
+
 static CL_NOINLINE void look(struct cl_kthread *k)
 {
     struct cl_cores *c = k->sched->cores;
@@ -181,6 +199,8 @@ static CL_NOINLINE void look(struct cl_kthread *k)
         cl_count(&k->stats.cedes, 1);
         if (k->no_switch) {
             cl_cede_in_place(k);
+        } else if (stays(k)) {
+            cede_here(k);
         } else {
             cl_waits_for(k, CL_TRACE_WAITS_CORE, NULL, 0);
             cl_block_to_loop(k, CL_AFTER_FRONT);

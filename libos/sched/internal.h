@@ -482,6 +482,13 @@ static inline void cl_waits_in_stages(struct cl_kthread *k, uint16_t what, const
         k->waits_for = (struct cl_waits_for){what, object, 0, stages};
 }
 
+/* Whether its waits are noted: of a handler, or of anybody. */
+static inline bool cl_traces_waits(const struct cl_kthread *k, const struct cl_uthread *me)
+{
+    uint32_t mode = k->trace ? k->trace->mode : CL_TRACE_OFF;
+    return mode != CL_TRACE_OFF && (me->runner || mode == CL_TRACE_FULL);
+}
+
 /* Whether the caller is on a uthread that may switch. */
 static inline bool cl_may_block(const struct cl_kthread *k)
 {

@@ -170,13 +170,6 @@ CL_NOINLINE void cl_switch_to(struct cl_kthread *k, struct cl_uthread *me, struc
     arrive(me->fake_stack);
 }
 
-/* Whether a wait is noted: of a handler, or of anybody. */
-static inline bool traces(const struct cl_kthread *k, const struct cl_uthread *me)
-{
-    uint32_t mode = k->trace ? k->trace->mode : CL_TRACE_OFF;
-    return mode != CL_TRACE_OFF && (me->runner || mode == CL_TRACE_FULL);
-}
-
 /* Switch away, and note how long that took: until it was made ready, and from then on. One that gives way is ready at
  * once. */
 static CL_NOINLINE void switch_traced(struct cl_kthread *k, struct cl_uthread *me, enum cl_after_op op, void *p,
@@ -210,7 +203,7 @@ static CL_NOINLINE void switch_traced(struct cl_kthread *k, struct cl_uthread *m
 int cl_block_to_loop(struct cl_kthread *k, enum cl_after_op op)
 {
     struct cl_uthread *me = k->current;
-    if (cl_unlikely(traces(k, me))) {
+    if (cl_unlikely(cl_traces_waits(k, me))) {
         switch_traced(k, me, op, NULL, true);
         return 0;
     }
@@ -222,7 +215,7 @@ int cl_block_to_loop(struct cl_kthread *k, enum cl_after_op op)
 int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
 {
     struct cl_uthread *me = k->current;
-    if (cl_unlikely(traces(k, me))) {
+    if (cl_unlikely(cl_traces_waits(k, me))) {
         switch_traced(k, me, op, p, false);
         return 0;
     }

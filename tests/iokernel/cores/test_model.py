@@ -121,7 +121,9 @@ MUTANTS = {
         "PORT_CORES_C",
         "say(a, k, state);\n        *said = state;\n        return;",
         "say(a, k, state); *said = state;",
-        "asked",
+        "own_timer",
+        "cuts=2",
+        soak=True,
     ),
     "one is forgotten and not demoted": Mutant(
         "STEPS_C", "io_move_demote(loop, from, core)", "false", "evicted", "cuts=0 ends=3 left=2"

@@ -90,6 +90,7 @@ static int model_to_loop(struct cl_kthread *k, enum cl_after_op op)
 #define cl_dispatch model_dispatch
 #define cl_block_to_loop model_to_loop
 #define cl_flush(k) ((void)(k))
+#define cl_traces_waits(k, t) ((void)(k), (void)(t), setting.manner == BY_LOOP) /* else it waits where it is */
 #define cl_requeue(k) ((void)(k))
 #define cl_note_ready(k) ((void)(k))
 #define cl_note_taken(k) ((void)(k))

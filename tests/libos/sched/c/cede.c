@@ -96,7 +96,8 @@ static void first_core(bool hot)
     CHECK_EQ(done, 1);
 }
 
-/* Ask, and give back, over and over: by a scheduling point, by a probe, by a probe that may not switch. */
+/* Ask, and give back, over and over: by a scheduling point, by a probe, by a probe that may not switch. At a probe the
+ * uthread stays where it is, since no sibling could go on with it. */
 static void asked(cl_uthread_fn fn, bool hot)
 {
     start(1, hot, 0);
@@ -108,6 +109,7 @@ static void asked(cl_uthread_fn fn, bool hot)
         UNTIL(fake_runs(&fake, 0));
         fake_take(&fake, 0, cpu);
         UNTIL(fake_is_ceded(&fake, 0));
+        CHECK_EQ(cl_load_relaxed(&fake_lines(&fake, 0)->signals.in_uthread), fn != yields);
         if (i % 20 == 0)
             stands_still();
         cpu = (unsigned)i % FAKE_CPUS;
