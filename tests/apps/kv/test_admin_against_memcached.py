@@ -24,6 +24,7 @@ ALIKE = [
     b"lru_crawler crawl 1,2",
     b"lru_crawler crawl 99",
     b"lru_crawler crawl x",
+    b"lru_crawler crawl hash",
     b"lru_crawler crawl 0",
     b"lru_crawler tocrawl 5",
     b"lru_crawler tocrawl x",
