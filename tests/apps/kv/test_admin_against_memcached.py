@@ -74,6 +74,7 @@ ALIKE = [
     b"stats detail off",
     b"flush_all noreply\r\nmn",
     b"flush_all 0 noreply\r\nmn",
+    b"ma made N0 J10 q\r\nma made N0 q\r\nmn",
 ]
 
 
