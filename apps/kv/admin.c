@@ -87,6 +87,10 @@ static bool crawl(struct kv_command *c)
     }
     if (dumps && ours)
         return kv_dump(c, true, UINT32_MAX);
+    if (!dumps && kv_token_is(c->token[2], "hash")) { /* its crawler goes by class alone */
+        kv_answer(c, "ERROR an unknown error happened");
+        return true;
+    }
     kv_answer(c, dumps ? "END" : "OK"); /* the sweep drops what has expired, crawl or not */
     return true;
 }

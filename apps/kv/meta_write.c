@@ -235,7 +235,7 @@ bool kv_meta_arithmetic(struct kv_command *c)
         kv_answer(c, m.vivify ? "SERVER_ERROR Out of memory allocating new item" : "SERVER_ERROR out of memory");
         return true;
     }
-    if (rc == CL_KV_OK && m.quiet)
+    if (rc == CL_KV_OK && m.quiet && !changed.created) /* that it was made is told, as memcached tells it */
         return true;
     uint8_t *start = c->out->data + c->out->len, *p;
     if (rc == CL_KV_OK) {

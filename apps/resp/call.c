@@ -1,6 +1,7 @@
 /* See call.h. The checks and their order are Redis' processCommand: a client sees the same error of two. */
 #include "call.h"
 #include "block.h"
+#include "commands.h"
 #include "db.h"
 #include "durable.h"
 #include "evict.h"
@@ -160,6 +161,23 @@ static bool allowed(struct cl_resp_client *c, const struct cl_rcmd *cmd)
     return true;
 }
 
+static bool writes_or_publishes(const struct cl_rcmd *cmd)
+{
+    return (cmd->flags & CL_RF_WRITE) || cmd->fn == cl_cmd_publish;
+}
+
+/* Whether CLIENT PAUSE keeps it from running. */
+static bool paused(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+{
+    struct cl_resp *r = c->r;
+    bool held = r->pause_all || writes_or_publishes(cmd);
+    if (cl_likely(r->paused_until_ms <= r->now_ms))
+        return false;
+    for (struct cl_rargs *args = cmd->fn == cl_cmd_exec ? c->queue : NULL; args && !held; args = args->next)
+        held = writes_or_publishes(args->cmd);
+    return held;
+}
+
 static void queue(struct cl_resp_client *c, const struct cl_rcmd *cmd)
 {
     struct cl_rargs *args = cl_rargs_new(c->r, cmd, c->argv, c->argc);
@@ -173,8 +191,32 @@ static void queue(struct cl_resp_client *c, const struct cl_rcmd *cmd)
     cl_reply_status(c, "QUEUED");
 }
 
+/* Whether an argument is, or may be, a name or password: all of AUTH, and what follows that word in HELLO. */
+static bool secret(const struct cl_resp_client *c, const struct cl_rcmd *cmd, uint32_t n)
+{
+    if (!(cmd->flags & CL_RF_SECRET) || n == 0)
+        return false;
+    return cmd->fn == cl_cmd_auth || (n > 2 && ARG_IS(c, n - 1, "auth")) || (n > 3 && ARG_IS(c, n - 2, "auth"));
+}
+
+static void show_argument(struct cl_resp_client *to, struct cl_slice arg)
+{
+    char text[8];
+    for (uint32_t i = 0; i < arg.len; i++) {
+        const char *at = strchr("\n\r\t\a\b", arg.p[i]);
+        int n;
+        if (arg.p[i] == '"' || arg.p[i] == '\\')
+            n = snprintf(text, sizeof text, "\\%c", arg.p[i]);
+        else if (arg.p[i] && at)
+            n = snprintf(text, sizeof text, "\\%c", "nrtab"[at - "\n\r\t\a\b"]);
+        else
+            n = snprintf(text, sizeof text, isprint(arg.p[i]) ? "%c" : "\\x%02x", arg.p[i]);
+        cl_reply_raw(to, text, (uint64_t)n);
+    }
+}
+
 /* One line of MONITOR. */
-static void show(struct cl_resp_client *c, struct cl_resp_client *to)
+static void show(struct cl_resp_client *c, const struct cl_rcmd *cmd, struct cl_resp_client *to)
 {
     char head[96];
     int n = snprintf(head, sizeof head, "+%lld.%06lld [%u %s]", (long long)(c->r->now_ms / 1000),
@@ -182,39 +224,30 @@ static void show(struct cl_resp_client *c, struct cl_resp_client *to)
     cl_reply_raw(to, head, (uint64_t)n);
     for (uint32_t i = 0; i < c->argc; i++) {
         cl_reply_raw(to, " \"", 2);
-        for (uint32_t k = 0; k < c->argv[i].len; k++) {
-            uint8_t ch = c->argv[i].p[k];
-            const char *at = strchr("\n\r\t\a\b", ch);
-            if (ch == '"' || ch == '\\')
-                n = snprintf(head, sizeof head, "\\%c", ch);
-            else if (ch && at)
-                n = snprintf(head, sizeof head, "\\%c", "nrtab"[at - "\n\r\t\a\b"]);
-            else
-                n = snprintf(head, sizeof head, isprint(ch) ? "%c" : "\\x%02x", ch);
-            cl_reply_raw(to, head, (uint64_t)n);
-        }
+        show_argument(to, secret(c, cmd, i) ? cl_slice_of("(redacted)") : ARG(c, i));
         cl_reply_raw(to, "\"", 1);
     }
     cl_reply_raw(to, "\r\n", 2);
 }
 
+/* As Redis does it a command is shown when it was run, so EXEC after what it ran, and SELECT in its new database. */
 static void monitor(struct cl_resp_client *c, const struct cl_rcmd *cmd)
 {
-    if (cmd->flags & (CL_RF_SKIP_MONITOR | CL_RF_SECRET | CL_RF_ADMIN))
+    if (cmd->flags & (CL_RF_SKIP_MONITOR | CL_RF_ADMIN))
         return;
     for (struct cl_resp_client *to = c->r->clients; to; to = to->next)
         if (to->flags & CL_RC_MONITOR)
-            show(c, to);
+            show(c, cmd, to);
 }
 
 void cl_rcall_run(struct cl_resp_client *c, const struct cl_rcmd *cmd)
 {
     struct cl_resp *r = c->r;
-    if (cl_unlikely(r->n_monitors))
-        monitor(c, cmd);
     c->cmd = c->last_cmd = cmd;
     c->flags &= ~(uint32_t)CL_RC_FAILED;
     cl_rdurable_run(c, cmd);
+    if (cl_unlikely(r->n_monitors))
+        monitor(c, cmd);
     r->stats.commands++;
     struct cl_rcmd_stats *s = &r->command_stats[cl_rcall_number(r, cmd)];
     s->calls++;
@@ -235,6 +268,11 @@ void cl_rcall(struct cl_resp_client *c)
         c->r->command_stats[cl_rcall_number(c->r, cmd)].rejected++;
         return;
     }
+    if (cl_unlikely(paused(c, cmd))) {
+        c->flags |= CL_RC_POSTPONED;
+        c->r->n_postponed++;
+        return;
+    }
     if ((c->flags & CL_RC_MULTI) && !(cmd->flags & CL_RF_NOW)) {
         queue(c, cmd);
         return;
@@ -243,6 +281,17 @@ void cl_rcall(struct cl_resp_client *c)
     if (cl_unlikely(c->r->ready != NULL))
         cl_rblock_serve(c->r);
     cl_rprop_end(c->r);
+}
+
+void cl_rcall_unpause(struct cl_resp *r)
+{
+    r->paused_until_ms = 0;
+    r->pause_all = false;
+    r->n_postponed = 0;
+    for (struct cl_resp_client *c = r->clients; c; c = c->next) {
+        c->flags &= ~(uint32_t)CL_RC_POSTPONED;
+        cl_client_wake(c);
+    }
 }
 
 void cl_rcall_unwatch(struct cl_resp_client *c)

@@ -25,5 +25,7 @@ bool cl_rcall_arity(const struct cl_rcmd *cmd, uint32_t argc);
 /* What was queued by MULTI is dropped, and the keys are watched no more. */
 void cl_rcall_discard(struct cl_resp_client *c);
 void cl_rcall_unwatch(struct cl_resp_client *c);
+/* End CLIENT PAUSE: whoever waits for that goes on. */
+void cl_rcall_unpause(struct cl_resp *r);
 
 #endif

@@ -55,6 +55,7 @@ void cl_client_free(struct cl_resp_client *c)
 {
     struct cl_resp *r = c->r;
     cl_rblock_end(c);
+    r->n_postponed -= (c->flags & CL_RC_POSTPONED) != 0;
     cl_client_reset(c);
     while (c->channels)
         cl_rlink_remove(c->channels);
@@ -77,8 +78,8 @@ bool cl_client_stalled(const struct cl_resp_client *c)
     const struct cl_resp *r = c->r;
     if (cl_unlikely(r->propagation.open.len > CL_RESP_UNITS_HIGH))
         return true;
-    return (c->flags & (CL_RC_BLOCKED | CL_RC_CLOSE_AFTER | CL_RC_CLOSE_NOW)) || c->out.bytes > CL_RESP_OUT_HIGH ||
-           r->paused_until_ms > r->now_ms;
+    return (c->flags & (CL_RC_BLOCKED | CL_RC_POSTPONED | CL_RC_CLOSE_AFTER | CL_RC_CLOSE_NOW)) ||
+           c->out.bytes > CL_RESP_OUT_HIGH;
 }
 
 /* The arguments of the command at buf. */
@@ -104,6 +105,8 @@ static void run(struct cl_resp_client *c, const uint8_t *buf)
     c->r->running = c;
     cl_rcall(c);
     c->r->running = NULL;
+    if (cl_unlikely(c->flags & CL_RC_POSTPONED))
+        return;
     if (cl_unlikely(c->flags & CL_RC_CLOSE_NOW))
         cl_reply_drop(c);
     uint32_t skip = c->flags & CL_RC_REPLY_SKIP_NEXT;
@@ -139,6 +142,8 @@ static uint64_t consume(struct cl_resp_client *c, uint8_t *own, const uint8_t *b
         done += c->parser.at;
         if (c->parser.argc)
             run(c, buf + at);
+        if (cl_unlikely(c->flags & CL_RC_POSTPONED))
+            done = at;
         cl_rparse_reset(c);
     }
     return c->flags & (CL_RC_CLOSE_AFTER | CL_RC_CLOSE_NOW) ? len : done;

@@ -23,10 +23,11 @@ static bool bit_offset(struct cl_resp_client *c, struct cl_slice s, bool hash, u
     return true;
 }
 
-/* The string, long enough for a bit; false: answered. */
-static bool writable(struct cl_resp_client *c, struct cl_slice key, int64_t bit, struct cl_entry **e)
+/* The string, long enough for a bit; false: answered. *grown: it was not. */
+static bool writable(struct cl_resp_client *c, struct cl_slice key, int64_t bit, struct cl_entry **e, bool *grown)
 {
     uint64_t len = (uint64_t)bit / 8 + 1;
+    char text[24];
     if (!cl_rdb_write_as(c, key, CL_R_STRING, e))
         return false;
     if (len > CL_BYTES_NEAR) {
@@ -39,6 +40,7 @@ static bool writable(struct cl_resp_client *c, struct cl_slice key, int64_t bit,
         (*e)->how = CL_R_RAW;
         (*e)->bytes = cl_bytes_room(&c->r->mem, (uint32_t)len);
     }
+    *grown = cl_rvalue_text(*e, text).len < len;
     cl_rvalue_raw(c->r, *e, len);
     return true;
 }
@@ -47,12 +49,15 @@ void cl_cmd_setbit(struct cl_resp_client *c)
 {
     struct cl_entry *e;
     int64_t at, on;
+    bool grown;
     if (!bit_offset(c, ARG(c, 2), false, 0, &at) ||
-        !cl_arg_in(c, 3, 0, 1, &on, "ERR bit is not an integer or out of range") || !writable(c, ARG(c, 1), at, &e))
+        !cl_arg_in(c, 3, 0, 1, &on, "ERR bit is not an integer or out of range") ||
+        !writable(c, ARG(c, 1), at, &e, &grown))
         return;
     uint8_t *byte = e->bytes->data + at / 8, mask = (uint8_t)(0x80 >> at % 8), was = *byte & mask;
     *byte = (uint8_t)((*byte & ~mask) | (on ? mask : 0));
-    cl_rdb_wrote(c, CL_RN_STRING, "setbit", ARG(c, 1));
+    if (grown || (was != 0) != on)
+        cl_rdb_wrote(c, CL_RN_STRING, "setbit", ARG(c, 1), 1);
     cl_reply_int(c, was != 0);
 }
 
@@ -244,15 +249,10 @@ static void bitop_store(struct cl_resp_client *c, struct cl_bytes *out)
             cl_rdb_delete(c, e);
         return;
     }
-    if (e)
-        cl_rvalue_free(c->r, e);
-    else
-        e = cl_rdb_add(c, key, CL_R_STRING);
-    e->type = CL_R_STRING;
+    e = cl_rdb_replace(c, e, key, CL_R_STRING);
     e->how = CL_R_RAW;
     e->bytes = out;
-    cl_entry_expire_at(c->r, cl_rdb_of(c), e, 0);
-    cl_rdb_wrote(c, CL_RN_STRING, "set", key);
+    cl_rdb_wrote(c, CL_RN_STRING, "set", key, 1);
 }
 
 void cl_cmd_bitop(struct cl_resp_client *c)
@@ -415,21 +415,22 @@ static bool fields_of(struct cl_resp_client *c, bool read_only, struct field *ou
     return false;
 }
 
-static void field_do(struct cl_resp_client *c, const struct field *f, struct cl_slice s, bool *wrote)
+/* Returns whether it has changed the string, which may have grown for it. */
+static bool field_do(struct cl_resp_client *c, const struct field *f, struct cl_slice s, bool grown)
 {
     int64_t was = extended(field_read(s, f->offset, f->bits), f), next;
     if (f->op == FIELD_GET) {
         cl_reply_int(c, was);
-        return;
+        return false;
     }
     bool fits = f->op == FIELD_INCRBY ? field_add(f, was, f->value, &next) : field_add(f, f->value, 0, &next);
     if (!fits) {
         cl_reply_null(c);
-        return;
+        return false;
     }
     field_write((uint8_t *)(uintptr_t)s.p, f->offset, f->bits, (uint64_t)next);
-    *wrote = true;
     cl_reply_int(c, f->op == FIELD_INCRBY ? next : was);
+    return grown || next != was;
 }
 
 static void bitfield(struct cl_resp_client *c, bool read_only)
@@ -440,18 +441,19 @@ static void bitfield(struct cl_resp_client *c, bool read_only)
     uint32_t n;
     int64_t last_bit;
     char text[24];
-    bool wrote = false, right = fields_of(c, read_only, fields, &n, &last_bit);
+    bool grown = false, right = fields_of(c, read_only, fields, &n, &last_bit);
     if (right && last_bit < 0)
         right = cl_rdb_read_as(c, ARG(c, 1), CL_R_STRING, &e);
     else if (right)
-        right = writable(c, ARG(c, 1), last_bit, &e);
+        right = writable(c, ARG(c, 1), last_bit, &e, &grown);
     if (right) {
         struct cl_slice s = e ? cl_rvalue_text(e, text) : (struct cl_slice){NULL, 0};
         cl_reply_array(c, n);
+        uint64_t changes = 0;
         for (uint32_t i = 0; i < n; i++)
-            field_do(c, &fields[i], s, &wrote);
-        if (wrote)
-            cl_rdb_wrote(c, CL_RN_STRING, "setbit", ARG(c, 1));
+            changes += field_do(c, &fields[i], s, grown);
+        if (changes)
+            cl_rdb_wrote(c, CL_RN_STRING, "setbit", ARG(c, 1), changes);
     }
     cl_rmem_free(&c->r->mem, fields, bytes);
 }

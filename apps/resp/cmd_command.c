@@ -241,33 +241,128 @@ static int keys_of(const struct cl_rcmd *cmd, const struct cl_slice *argv, uint3
     return n;
 }
 
-void cl_cmd_command_getkeys(struct cl_resp_client *c)
+/* A command line behind the second argument, and which of its arguments are keys. Returns how many; 0: answered. */
+static int keys_asked(struct cl_resp_client *c, const struct cl_rcmd **cmd, uint32_t *at)
 {
     bool sub;
-    uint32_t at[CL_RCMD_KEYS];
     const struct cl_slice *argv = c->argv + 2;
     uint32_t argc = c->argc - 2;
-    const struct cl_rcmd *cmd = cl_rcall_find(c->r, argv, argc, &sub);
-    if (!cmd) {
+    int n;
+    *cmd = cl_rcall_find(c->r, argv, argc, &sub);
+    if (!*cmd)
         cl_reply_error(c, "ERR Invalid command specified");
-        return;
-    }
-    if (!cmd->first && !cmd->keys) {
+    else if (!(*cmd)->first && !(*cmd)->keys)
         cl_reply_error(c, "ERR The command has no key arguments");
-        return;
-    }
-    if (!cl_rcall_arity(cmd, argc)) {
+    else if (!cl_rcall_arity(*cmd, argc))
         cl_reply_error(c, "ERR Invalid number of arguments specified for command");
-        return;
-    }
-    int n = keys_of(cmd, argv, argc, at);
-    if (n < 0 || (n == 0 && !(cmd->flags & CL_RF_NO_KEYS))) {
+    else if ((n = keys_of(*cmd, argv, argc, at)) <= 0)
         cl_reply_error(c, "ERR Invalid arguments specified for command");
-        return;
-    }
-    cl_reply_array(c, n);
+    else
+        return n;
+    return 0;
+}
+
+void cl_cmd_command_getkeys(struct cl_resp_client *c)
+{
+    uint32_t at[CL_RCMD_KEYS];
+    const struct cl_rcmd *cmd;
+    int n = keys_asked(c, &cmd, at);
+    if (n)
+        cl_reply_array(c, n);
     for (int i = 0; i < n; i++)
-        cl_reply_slice(c, argv[at[i]]);
+        cl_reply_slice(c, ARG(c, 2 + at[i]));
+}
+
+/* What commands do with the first key that they name and with the others, in Redis' words; a row of others NULL: the
+ * same. Commands that are in no row read the values of all their keys. */
+#define READS "RO access"
+static const struct key_use {
+    const char *first, *others;
+    const char *commands; /* each between blanks */
+} key_uses[] = {
+    {"RO", NULL,
+     " exists touch type strlen llen scard sismember zcard hexists hlen hstrlen xlen watch object|encoding object|freq "
+     "object|idletime object|refcount memory|usage "},
+    {READS, "OW update", " copy sort "},
+    {"OW insert", NULL, " msetnx setnx "},
+    {"OW update", NULL, " mset psetex set setex "},
+    {"OW update", READS, " bitop sdiffstore sunionstore zdiffstore zinterstore zrangestore zunionstore "},
+    {"RM delete", NULL, " del unlink "},
+    {"RW access delete", NULL,
+     " getdel blmpop blpop brpop lmpop lpop rpop spop bzmpop bzpopmax bzpopmin zmpop zpopmax zpopmin "},
+    {"RW access delete", "OW insert", " renamenx "},
+    {"RW access delete", "OW update", " rename "},
+    {"RW access delete", "RW insert", " blmove brpoplpush lmove rpoplpush smove "},
+    {"RW access update", NULL,
+     " move decr decrby getex getset incr incrby incrbyfloat setbit zincrby hincrby hincrbyfloat bitfield "},
+    {"RW delete", NULL, " lrem ltrim srem zrem zremrangebylex zremrangebyrank zremrangebyscore hdel xdel xtrim "},
+    {"RW insert", NULL, " append linsert lpush lpushx rpush rpushx sadd hsetnx "},
+    {"RW update", NULL, " expire expireat persist pexpire pexpireat setrange lset zadd hmset hset xadd xsetid "},
+    {"RW update", READS, " sinterstore "},
+};
+
+static bool has_word(struct cl_resp_client *c, const char *word)
+{
+    for (uint32_t i = 3; i < c->argc; i++)
+        if (ARG_IS(c, i, word))
+            return true;
+    return false;
+}
+
+/* Whether a BITFIELD at argument 2 reads alone, and is right. */
+static bool only_gets(const struct cl_resp_client *c)
+{
+    for (uint32_t i = 4; i < c->argc;) {
+        uint32_t words = ARG_IS(c, i, "get") ? 3 : ARG_IS(c, i, "overflow") ? 2 : 0;
+        if (!words || i + words > c->argc)
+            return false;
+        i += words;
+    }
+    return true;
+}
+
+/* What the command at argument 2 does with its n-th key. */
+static const char *key_use(struct cl_resp_client *c, const struct cl_rcmd *cmd, int n)
+{
+    char name[64], word[72];
+    if (cmd->fn == cl_cmd_set && has_word(c, "get"))
+        return "RW access update";
+    if (cmd->fn == cl_cmd_bitfield && only_gets(c))
+        return READS;
+    cl_rcall_name(c->r, cmd, name);
+    snprintf(word, sizeof word, " %s ", name);
+    for (unsigned i = 0; i < sizeof key_uses / sizeof key_uses[0]; i++)
+        if (strstr(key_uses[i].commands, word))
+            return n && key_uses[i].others ? key_uses[i].others : key_uses[i].first;
+    return READS;
+}
+
+static void reply_words(struct cl_resp_client *c, const char *words)
+{
+    int64_t n = 1;
+    for (const char *p = words; *p; p++)
+        n += *p == ' ';
+    cl_reply_set(c, n);
+    for (size_t len; n; n--, words += len + 1) {
+        len = strcspn(words, " ");
+        cl_reply_raw(c, "+", 1);
+        cl_reply_raw(c, words, len);
+        cl_reply_raw(c, "\r\n", 2);
+    }
+}
+
+void cl_cmd_command_getkeysandflags(struct cl_resp_client *c)
+{
+    uint32_t at[CL_RCMD_KEYS];
+    const struct cl_rcmd *cmd;
+    int n = keys_asked(c, &cmd, at);
+    if (n)
+        cl_reply_array(c, n);
+    for (int i = 0; i < n; i++) {
+        cl_reply_array(c, 2);
+        cl_reply_slice(c, ARG(c, 2 + at[i]));
+        reply_words(c, key_use(c, cmd, i));
+    }
 }
 
 /* HELP of the command whose part was called. */

@@ -193,7 +193,7 @@ static int describe(const struct cl_resp_client *of, char *out, size_t room)
         flags[n++] = 'P';
     if (of->flags & CL_RC_MULTI)
         flags[n++] = 'x';
-    if (of->flags & CL_RC_BLOCKED)
+    if (of->flags & (CL_RC_BLOCKED | CL_RC_POSTPONED))
         flags[n++] = 'b';
     if (of->flags & CL_RC_DIRTY_CAS)
         flags[n++] = 'd';
@@ -358,7 +358,11 @@ void cl_cmd_client_kill(struct cl_resp_client *c)
 void cl_cmd_client_pause(struct cl_resp_client *c)
 {
     int64_t ms;
-    if (c->argc > 4 || (c->argc == 4 && !ARG_IS(c, 3, "write") && !ARG_IS(c, 3, "all"))) {
+    if (c->argc > 4) {
+        cl_reply_wrong_part(c);
+        return;
+    }
+    if (c->argc == 4 && !ARG_IS(c, 3, "write") && !ARG_IS(c, 3, "all")) {
         cl_reply_error(c, "ERR CLIENT PAUSE mode must be WRITE or ALL");
         return;
     }
@@ -370,15 +374,15 @@ void cl_cmd_client_pause(struct cl_resp_client *c)
         cl_reply_error(c, "ERR timeout is negative");
         return;
     }
+    bool all = c->argc == 3 || ARG_IS(c, 3, "all"), goes_on = c->r->paused_until_ms > c->r->now_ms;
+    c->r->pause_all = all || (goes_on && c->r->pause_all);
     c->r->paused_until_ms = cl_max(c->r->paused_until_ms, c->r->now_ms + ms);
     cl_reply_ok(c);
 }
 
 void cl_cmd_client_unpause(struct cl_resp_client *c)
 {
-    c->r->paused_until_ms = 0;
-    for (struct cl_resp_client *of = c->r->clients; of; of = of->next)
-        cl_client_wake(of);
+    cl_rcall_unpause(c->r);
     cl_reply_ok(c);
 }
 
@@ -401,7 +405,11 @@ void cl_cmd_client_unblock(struct cl_resp_client *c)
 {
     int64_t id;
     bool error = c->argc == 4 && ARG_IS(c, 3, "error");
-    if (c->argc > 4 || (c->argc == 4 && !error && !ARG_IS(c, 3, "timeout"))) {
+    if (c->argc > 4) {
+        cl_reply_wrong_part(c);
+        return;
+    }
+    if (c->argc == 4 && !error && !ARG_IS(c, 3, "timeout")) {
         cl_reply_error(c, "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
         return;
     }

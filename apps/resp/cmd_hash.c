@@ -41,7 +41,7 @@ static int64_t set_all(struct cl_resp_client *c)
         return -1;
     for (uint32_t i = 2; i < c->argc; i += 2)
         fresh += cl_rhash_set(c->r, e->hash, ARG(c, i), ARG(c, i + 1));
-    cl_rdb_wrote(c, CL_RN_HASH, "hset", ARG(c, 1));
+    cl_rdb_wrote(c, CL_RN_HASH, "hset", ARG(c, 1), c->argc / 2 - 1);
     return fresh;
 }
 
@@ -69,7 +69,7 @@ void cl_cmd_hsetnx(struct cl_resp_client *c)
     }
     e = hash_for_write(c, ARG(c, 1));
     cl_rhash_set(c->r, e->hash, ARG(c, 2), ARG(c, 3));
-    cl_rdb_wrote(c, CL_RN_HASH, "hset", ARG(c, 1));
+    cl_rdb_wrote(c, CL_RN_HASH, "hset", ARG(c, 1), 1);
     cl_reply_int(c, 1);
 }
 
@@ -108,9 +108,9 @@ void cl_cmd_hdel(struct cl_resp_client *c)
     for (uint32_t i = 2; e && i < c->argc; i++)
         n += cl_rhash_remove(c->r, e->hash, ARG(c, i));
     if (n) {
-        cl_rdb_wrote(c, CL_RN_HASH, "hdel", ARG(c, 1));
+        cl_rdb_wrote(c, CL_RN_HASH, "hdel", ARG(c, 1), (uint64_t)n);
         if (!e->hash->dict.count)
-            cl_rdb_delete(c, e);
+            cl_rdb_delete_empty(c, e);
     }
     cl_reply_int(c, n);
 }
@@ -191,7 +191,7 @@ void cl_cmd_hincrby(struct cl_resp_client *c)
         return;
     }
     cl_rhash_set(c->r, e->hash, ARG(c, 2), (struct cl_slice){(uint8_t *)text, cl_rnum_format(text, v)});
-    cl_rdb_wrote(c, CL_RN_HASH, "hincrby", ARG(c, 1));
+    cl_rdb_wrote(c, CL_RN_HASH, "hincrby", ARG(c, 1), 1);
     cl_reply_int(c, v);
 }
 
@@ -223,7 +223,7 @@ void cl_cmd_hincrbyfloat(struct cl_resp_client *c)
     struct cl_slice s = {(uint8_t *)text, cl_rnum_format_long(text, v)};
     e = hash_for_write(c, ARG(c, 1));
     cl_rhash_set(c->r, e->hash, ARG(c, 2), s);
-    cl_rdb_wrote(c, CL_RN_HASH, "hincrbyfloat", ARG(c, 1));
+    cl_rdb_wrote(c, CL_RN_HASH, "hincrbyfloat", ARG(c, 1), 1);
     CL_RPROP(c, cl_slice_of("HSET"), ARG(c, 1), ARG(c, 2), s);
     cl_reply_slice(c, s);
 }

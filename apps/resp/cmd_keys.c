@@ -121,7 +121,7 @@ static void expire(struct cl_resp_client *c, const char *name, int64_t base_ms, 
         CL_RPROP(c, cl_slice_of("DEL"), ARG(c, 1));
     } else {
         cl_entry_expire_at(c->r, cl_rdb_of(c), e, at_ms);
-        cl_rdb_wrote(c, CL_RN_GENERIC, "expire", ARG(c, 1));
+        cl_rdb_wrote(c, CL_RN_GENERIC, "expire", ARG(c, 1), 1);
         cl_rprop_say_int(c, "PEXPIREAT", ARG(c, 1), at_ms);
     }
     cl_reply_int(c, 1);
@@ -184,7 +184,7 @@ void cl_cmd_persist(struct cl_resp_client *c)
     bool had = e && e->expires_ms;
     if (had) {
         cl_entry_expire_at(c->r, cl_rdb_of(c), e, 0);
-        cl_rdb_wrote(c, CL_RN_GENERIC, "persist", ARG(c, 1));
+        cl_rdb_wrote(c, CL_RN_GENERIC, "persist", ARG(c, 1), 1);
     }
     cl_reply_int(c, had);
 }
@@ -301,7 +301,7 @@ static void rename_key(struct cl_resp_client *c, bool nx)
     }
     move_value(c, db, e, db, to);
     cl_rdb_changed(c, to);
-    cl_rdb_wrote(c, CL_RN_GENERIC, "rename_from", from);
+    cl_rdb_wrote(c, CL_RN_GENERIC, "rename_from", from, 1);
     cl_rdb_notify(c->r, CL_RN_GENERIC, "rename_to", to, c->db);
     if (nx)
         cl_reply_int(c, 1);
@@ -360,7 +360,7 @@ void cl_cmd_move(struct cl_resp_client *c)
     }
     move_value(c, cl_rdb_of(c), e, &c->r->db[to], ARG(c, 1));
     cl_rdb_changed_in(c->r, &c->r->db[to], ARG(c, 1));
-    cl_rdb_wrote(c, CL_RN_GENERIC, "move_from", ARG(c, 1));
+    cl_rdb_wrote(c, CL_RN_GENERIC, "move_from", ARG(c, 1), 1);
     cl_rdb_notify(c->r, CL_RN_GENERIC, "move_to", ARG(c, 1), to);
     cl_reply_int(c, 1);
 }
@@ -418,7 +418,8 @@ static bool flush_options(struct cl_resp_client *c)
 
 static void flush(struct cl_resp_client *c, struct cl_rdb *db)
 {
-    cl_rdb_changed_all(c->r, db);
+    cl_rdb_changed_all(c->r, db, NULL);
+    c->r->dirty += db->keys.count;
     cl_rdb_flush(c->r, db);
 }
 
@@ -427,7 +428,6 @@ void cl_cmd_flushdb(struct cl_resp_client *c)
     if (!flush_options(c))
         return;
     flush(c, cl_rdb_of(c));
-    c->r->dirty++;
     cl_reply_ok(c);
 }
 
@@ -437,7 +437,6 @@ void cl_cmd_flushall(struct cl_resp_client *c)
         return;
     for (uint32_t i = 0; i < CL_RESP_DATABASES; i++)
         flush(c, &c->r->db[i]);
-    c->r->dirty++;
     cl_reply_ok(c);
 }
 
@@ -466,8 +465,12 @@ void cl_cmd_swapdb(struct cl_resp_client *c)
         return;
     }
     struct cl_rdb *a = &c->r->db[n[0]], *b = &c->r->db[n[1]], was = *a;
-    cl_rdb_changed_all(c->r, a);
-    cl_rdb_changed_all(c->r, b);
+    c->r->dirty++;
+    cl_reply_ok(c);
+    if (a == b)
+        return;
+    cl_rdb_changed_all(c->r, a, b);
+    cl_rdb_changed_all(c->r, b, a);
     a->keys = b->keys;
     a->heap = b->heap;
     a->heap_n = b->heap_n;
@@ -480,12 +483,8 @@ void cl_cmd_swapdb(struct cl_resp_client *c)
     b->heap_room = was.heap_room;
     b->rewritten = was.rewritten;
     b->rewriting = was.rewriting;
-    cl_rdb_changed_all(c->r, a);
-    cl_rdb_changed_all(c->r, b);
     serve_all(c, a);
     serve_all(c, b);
-    c->r->dirty++;
-    cl_reply_ok(c);
 }
 
 /* OBJECT and MEMORY USAGE. */

@@ -47,7 +47,7 @@ static void push(struct cl_resp_client *c, bool head, bool only_existing)
         cl_rlist_push(&c->r->mem, e->list, ARG(c, i), head);
     cl_reply_int(c, (int64_t)e->list->count);
     cl_rdb_ready(c, key);
-    cl_rdb_wrote(c, CL_RN_LIST, head ? "lpush" : "rpush", key);
+    cl_rdb_wrote(c, CL_RN_LIST, head ? "lpush" : "rpush", key, c->argc - 2);
 }
 
 void cl_cmd_lpush(struct cl_resp_client *c)
@@ -70,12 +70,12 @@ void cl_cmd_rpushx(struct cl_resp_client *c)
     push(c, false, true);
 }
 
-/* Elements were taken. */
-static void took(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, const char *event)
+/* So many elements were taken. */
+static void took(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, const char *event, int64_t n)
 {
-    cl_rdb_wrote(c, CL_RN_LIST, event, key);
+    cl_rdb_wrote(c, CL_RN_LIST, event, key, (uint64_t)n);
     if (!e->list->count)
-        cl_rdb_delete(c, e);
+        cl_rdb_delete_empty(c, e);
 }
 
 static void reply_popped(struct cl_resp_client *c, struct cl_entry *e, bool head)
@@ -104,7 +104,7 @@ static void reply_popped_array(struct cl_resp_client *c, struct cl_entry *e, str
     for (int64_t i = 0; i < n; i++)
         reply_popped(c, e, head);
     if (n)
-        took(c, e, key, pop_event(head));
+        took(c, e, key, pop_event(head), n);
 }
 
 static void pop(struct cl_resp_client *c, bool head)
@@ -128,7 +128,7 @@ static void pop(struct cl_resp_client *c, bool head)
         reply_popped_array(c, e, ARG(c, 1), head, count);
     } else {
         reply_popped(c, e, head);
-        took(c, e, ARG(c, 1), pop_event(head));
+        took(c, e, ARG(c, 1), pop_event(head), 1);
     }
 }
 
@@ -187,7 +187,7 @@ void cl_cmd_lset(struct cl_resp_client *c)
     }
     cl_rlist_set(&c->r->mem, at, ARG(c, 3));
     cl_reply_ok(c);
-    cl_rdb_wrote(c, CL_RN_LIST, "lset", ARG(c, 1));
+    cl_rdb_wrote(c, CL_RN_LIST, "lset", ARG(c, 1), 1);
 }
 
 /* From and to of a range of n, both in it. Returns how many that are. */
@@ -228,7 +228,7 @@ void cl_cmd_ltrim(struct cl_resp_client *c)
         cl_bytes_free(&c->r->mem, cl_rlist_pop(&c->r->mem, e->list, true));
     for (; behind; behind--)
         cl_bytes_free(&c->r->mem, cl_rlist_pop(&c->r->mem, e->list, false));
-    took(c, e, ARG(c, 1), "ltrim");
+    took(c, e, ARG(c, 1), "ltrim", count - n);
     cl_reply_ok(c);
 }
 
@@ -252,7 +252,7 @@ void cl_cmd_lrem(struct cl_resp_client *c)
         at = hit ? cl_rlist_remove(&c->r->mem, e->list, at, forward) : cl_rlist_step(at, forward);
     }
     if (n)
-        took(c, e, ARG(c, 1), "lrem");
+        took(c, e, ARG(c, 1), "lrem", n);
     cl_reply_int(c, n);
 }
 
@@ -274,7 +274,7 @@ void cl_cmd_linsert(struct cl_resp_client *c)
         if (!at_is(at, ARG(c, 3)))
             continue;
         cl_rlist_insert(&c->r->mem, e->list, at, ARG(c, 4), before);
-        cl_rdb_wrote(c, CL_RN_LIST, "linsert", ARG(c, 1));
+        cl_rdb_wrote(c, CL_RN_LIST, "linsert", ARG(c, 1), 1);
         cl_reply_int(c, (int64_t)e->list->count);
         return;
     }
@@ -320,7 +320,8 @@ void cl_cmd_lpos(struct cl_resp_client *c)
     if (!lpos_options(c, &o) || !cl_rdb_read_as(c, ARG(c, 1), CL_R_LIST, &e))
         return;
     bool forward = o.rank > 0;
-    int64_t skip = (forward ? o.rank : -o.rank) - 1, seen = 0, found = 0, count = e ? (int64_t)e->list->count : 0;
+    int64_t skip = (forward ? o.rank : -cl_max(o.rank, -INT64_MAX)) - 1, seen = 0, found = 0,
+            count = e ? (int64_t)e->list->count : 0;
     struct cl_rchunk *head = o.many ? cl_reply_defer(c) : NULL;
     struct cl_rlist_at at = e ? cl_rlist_at(e->list, forward ? 0 : -1) : (struct cl_rlist_at){NULL, 0};
     for (; at.node && (!o.most || seen < o.most); at = cl_rlist_step(at, forward), seen++) {
@@ -352,8 +353,8 @@ static bool move(struct cl_resp_client *c, struct cl_entry *from, bool from_head
     cl_reply_slice(c, cl_bytes_slice(b));
     cl_bytes_free(&c->r->mem, b);
     cl_rdb_ready(c, target);
-    cl_rdb_wrote(c, CL_RN_LIST, to_head ? "lpush" : "rpush", target);
-    took(c, from, source, pop_event(from_head));
+    cl_rdb_wrote(c, CL_RN_LIST, to_head ? "lpush" : "rpush", target, 1);
+    took(c, from, source, pop_event(from_head), 0);
     CL_RPROP(c, cl_slice_of("LMOVE"), source, target, cl_slice_of(from_head ? "LEFT" : "RIGHT"),
              cl_slice_of(to_head ? "LEFT" : "RIGHT"));
     return true;
@@ -412,7 +413,7 @@ static void pop_first(struct cl_resp_client *c, struct cl_entry *e, struct cl_sl
     cl_reply_slice(c, key);
     reply_popped(c, e, head);
     say_popped(c, key, head, 1);
-    took(c, e, key, pop_event(head));
+    took(c, e, key, pop_event(head), 1);
 }
 
 static void pop_many(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, bool head, int64_t count)

@@ -45,7 +45,7 @@ static void info_server(struct text *t)
 static void info_clients(struct text *t)
 {
     say(t, "# Clients\r\nconnected_clients:%u\r\nmaxclients:%lld\r\nblocked_clients:%u\r\n", t->r->n_clients,
-        (long long)t->r->config.maxclients, t->r->n_blocked);
+        (long long)t->r->config.maxclients, t->r->n_blocked + t->r->n_postponed);
 }
 
 static void info_memory(struct text *t)
@@ -308,8 +308,13 @@ void cl_cmd_role(struct cl_resp_client *c)
 void cl_cmd_wait(struct cl_resp_client *c)
 {
     int64_t n, timeout;
-    if (!cl_arg_int(c, 1, &n) || !cl_arg_in(c, 2, 0, INT64_MAX, &timeout, "ERR timeout is negative"))
+    if (!cl_arg_int(c, 1, &n) ||
+        !cl_arg_in(c, 2, INT64_MIN, INT64_MAX, &timeout, "ERR timeout is not an integer or out of range"))
         return;
+    if (timeout < 0) {
+        cl_reply_error(c, "ERR timeout is negative");
+        return;
+    }
     cl_reply_int(c, c->r->durable.replicas); /* those that have what was written before, once this reply has gone */
 }
 
@@ -323,7 +328,11 @@ void cl_cmd_monitor(struct cl_resp_client *c)
 
 void cl_cmd_slowlog_get(struct cl_resp_client *c)
 {
-    cl_reply_array(c, 0);
+    int64_t count;
+    if (c->argc > 3)
+        cl_reply_wrong_part(c);
+    else if (c->argc == 2 || cl_arg_in(c, 2, -1, INT64_MAX, &count, "ERR count should be greater than or equal to -1"))
+        cl_reply_array(c, 0);
 }
 
 void cl_cmd_slowlog_len(struct cl_resp_client *c)
@@ -403,6 +412,16 @@ static void debug_jmap(struct cl_resp_client *c)
     cl_reply_int(c, (int64_t)c->r->mem.large);
 }
 
+/* What stands before a reply and says something of it. */
+static void debug_attribute(struct cl_resp_client *c)
+{
+    cl_reply_line(c, "|1");
+    cl_reply_text(c, "key-popularity");
+    cl_reply_array(c, 2);
+    cl_reply_text(c, "key:123");
+    cl_reply_int(c, 90);
+}
+
 /* One of each type of RESP3. */
 static void debug_protocol(struct cl_resp_client *c)
 {
@@ -418,7 +437,22 @@ static void debug_protocol(struct cl_resp_client *c)
         cl_reply_bool(c, true);
     else if (ARG_IS(c, 2, "false"))
         cl_reply_bool(c, false);
-    else if (ARG_IS(c, 2, "verbatim"))
+    else if (ARG_IS(c, 2, "bignum"))
+        cl_reply_big(c, "1234567999999999999999999999999999999");
+    else if (ARG_IS(c, 2, "attrib")) {
+        if (c->protocol == 3)
+            debug_attribute(c);
+        cl_reply_text(c, "Some real reply following the attribute");
+    } else if (ARG_IS(c, 2, "push")) {
+        if (c->protocol == 2) {
+            cl_reply_error(c, "ERR RESP2 is not supported by this command");
+            return;
+        }
+        cl_reply_push(c, 2);
+        cl_reply_text(c, "server-cpu-usage");
+        cl_reply_int(c, 42);
+        cl_reply_text(c, "Some real reply following the push reply");
+    } else if (ARG_IS(c, 2, "verbatim"))
         cl_reply_verbatim(c, "This is a verbatim\nstring", 25, "txt");
     else if (ARG_IS(c, 2, "array") || ARG_IS(c, 2, "set")) {
         if (ARG_IS(c, 2, "array"))
@@ -435,7 +469,7 @@ static void debug_protocol(struct cl_resp_client *c)
         }
     } else
         cl_reply_error(c, "ERR Wrong protocol type name. Please use one of the following: "
-                          "string|integer|double|null|array|set|map|verbatim|true|false");
+                          "string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false");
 }
 
 static void debug_help(struct cl_resp_client *c)
@@ -478,6 +512,5 @@ void cl_cmd_debug(struct cl_resp_client *c)
     else if (ARG_IS(c, 1, "help") && c->argc == 2)
         debug_help(c);
     else
-        cl_reply_error(c, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try DEBUG HELP.",
-                       (int)cl_min(ARG(c, 1).len, 128u), ARG(c, 1).p);
+        cl_reply_wrong_part(c);
 }

@@ -33,16 +33,16 @@ void cl_cmd_sadd(struct cl_resp_client *c)
     for (uint32_t i = 2; i < c->argc; i++)
         n += cl_rset_add(c->r, e->set, ARG(c, i));
     if (n)
-        cl_rdb_wrote(c, CL_RN_SET, "sadd", ARG(c, 1));
+        cl_rdb_wrote(c, CL_RN_SET, "sadd", ARG(c, 1), (uint64_t)n);
     cl_reply_int(c, n);
 }
 
-/* Members were taken. */
-static void took(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, const char *event)
+/* So many members were taken. */
+static void took(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, const char *event, uint64_t n)
 {
-    cl_rdb_wrote(c, CL_RN_SET, event, key);
+    cl_rdb_wrote(c, CL_RN_SET, event, key, n);
     if (!e->set->dict.count)
-        cl_rdb_delete(c, e);
+        cl_rdb_delete_empty(c, e);
 }
 
 void cl_cmd_srem(struct cl_resp_client *c)
@@ -54,7 +54,7 @@ void cl_cmd_srem(struct cl_resp_client *c)
     for (uint32_t i = 2; e && i < c->argc; i++)
         n += cl_rset_remove(c->r, e->set, ARG(c, i));
     if (n)
-        took(c, e, ARG(c, 1), "srem");
+        took(c, e, ARG(c, 1), "srem", (uint64_t)n);
     cl_reply_int(c, n);
 }
 
@@ -79,11 +79,10 @@ void cl_cmd_smove(struct cl_resp_client *c)
         cl_reply_int(c, 0);
         return;
     }
-    took(c, from, ARG(c, 1), "srem");
+    took(c, from, ARG(c, 1), "srem", 1);
     to = set_for_write(c, ARG(c, 2));
-    c->r->dirty++;
     if (cl_rset_add(c->r, to->set, ARG(c, 3)))
-        cl_rdb_wrote(c, CL_RN_SET, "sadd", ARG(c, 2));
+        cl_rdb_wrote(c, CL_RN_SET, "sadd", ARG(c, 2), 1);
     cl_reply_int(c, 1);
 }
 
@@ -176,7 +175,7 @@ static void pop_many(struct cl_resp_client *c)
         cl_rset_remove(c->r, e->set, cl_rmember_key(nodes[i]));
     }
     cl_rmem_free(&c->r->mem, nodes, n * sizeof *nodes);
-    took(c, e, ARG(c, 1), "spop");
+    took(c, e, ARG(c, 1), "spop", got);
 }
 
 void cl_cmd_spop(struct cl_resp_client *c)
@@ -200,7 +199,7 @@ void cl_cmd_spop(struct cl_resp_client *c)
     say_popped(c, &node, 1);
     cl_reply_slice(c, cl_rmember_key(node));
     cl_rset_remove(c->r, e->set, cl_rmember_key(node));
-    took(c, e, ARG(c, 1), "spop");
+    took(c, e, ARG(c, 1), "spop", 1);
 }
 
 static int64_t emit(struct cl_resp_client *c, const struct cl_rscan *scan, struct cl_rnode *n)
@@ -343,11 +342,8 @@ static void store(struct cl_resp_client *c, struct cl_slice key, struct cl_rset 
         cl_reply_int(c, 0);
         return;
     }
-    if (e)
-        cl_rdb_remove(c->r, cl_rdb_of(c), e, false);
-    e = cl_rdb_add(c, key, CL_R_SET);
-    e->set = s;
-    cl_rdb_wrote(c, CL_RN_SET, event, key);
+    cl_rdb_replace(c, e, key, CL_R_SET)->set = s;
+    cl_rdb_wrote(c, CL_RN_SET, event, key, 1);
     cl_reply_int(c, n);
 }
 

@@ -217,11 +217,9 @@ static void store_all(struct sort *s, uint64_t first, uint64_t n)
         if (e)
             cl_rdb_delete(c, e);
     } else {
-        if (e)
-            cl_rdb_remove(c->r, cl_rdb_of(c), e, false);
-        cl_rdb_add(c, key, CL_R_LIST)->list = l;
+        cl_rdb_replace(c, e, key, CL_R_LIST)->list = l;
         cl_rdb_ready(c, key);
-        cl_rdb_wrote(c, CL_RN_LIST, "sortstore", key);
+        cl_rdb_wrote(c, CL_RN_LIST, "sortstore", key, (uint64_t)count);
     }
     cl_reply_int(c, count);
 }

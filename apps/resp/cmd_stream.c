@@ -289,7 +289,7 @@ void cl_cmd_xadd(struct cl_resp_client *c)
     }
     cl_rstream_add(&c->r->mem, e->stream, id, c->argv + o.fields, c->argc - o.fields);
     reply_id(c, id);
-    cl_rdb_wrote(c, CL_RN_STREAM, "xadd", ARG(c, 1));
+    cl_rdb_wrote(c, CL_RN_STREAM, "xadd", ARG(c, 1), 1);
     say_added(c, id, o.fields);
     if (trim(c, e->stream, &o.trim)) {
         say_trimmed(c, e->stream);
@@ -323,7 +323,7 @@ void cl_cmd_xtrim(struct cl_resp_client *c)
         return;
     uint64_t n = e ? trim(c, e->stream, &t) : 0;
     if (n) {
-        cl_rdb_wrote(c, CL_RN_STREAM, "xtrim", ARG(c, 1));
+        cl_rdb_wrote(c, CL_RN_STREAM, "xtrim", ARG(c, 1), n);
         say_trimmed(c, e->stream);
     }
     cl_reply_int(c, (int64_t)n);
@@ -357,7 +357,7 @@ void cl_cmd_xdel(struct cl_resp_client *c)
         n++;
     }
     if (n)
-        cl_rdb_wrote(c, CL_RN_STREAM, "xdel", ARG(c, 1));
+        cl_rdb_wrote(c, CL_RN_STREAM, "xdel", ARG(c, 1), (uint64_t)n);
     cl_reply_int(c, n);
 }
 
@@ -408,7 +408,8 @@ void cl_cmd_xsetid(struct cl_resp_client *c)
     s->last_id = id;
     s->added = added >= 0 ? (uint64_t)added : s->added;
     s->max_deleted = has_deleted ? deleted : s->max_deleted;
-    cl_rdb_wrote(c, CL_RN_STREAM, "xsetid", ARG(c, 1));
+    c->r->dirty++;
+    cl_rdb_notify(c->r, CL_RN_STREAM, "xsetid", ARG(c, 1), c->db); /* who watches it is not told, as in Redis */
     cl_reply_ok(c);
 }
 
@@ -609,21 +610,57 @@ void cl_cmd_xread(struct cl_resp_client *c)
     cl_rmem_free(&c->r->mem, behind, o.n * sizeof *behind + 1);
 }
 
+/* FULL and COUNT. False: answered. */
+static bool xinfo_options(struct cl_resp_client *c, bool *full, int64_t *count)
+{
+    *full = c->argc > 3;
+    *count = 10;
+    if (*full &&
+        ((c->argc != 4 && c->argc != 6) || !ARG_IS(c, 3, "full") || (c->argc == 6 && !ARG_IS(c, 4, "count")))) {
+        cl_reply_wrong_part(c);
+        return false;
+    }
+    if (c->argc == 6 && !cl_arg_int(c, 5, count))
+        return false;
+    *count = *count < 0 ? 10 : *count;
+    return true;
+}
+
+static void reply_ends(struct cl_resp_client *c, const struct cl_rstream *s)
+{
+    for (int i = 0; i < 2; i++) {
+        cl_reply_text(c, i ? "last-entry" : "first-entry");
+        if (s->n)
+            reply_entry(c, cl_rstream_at(s, i ? s->n - 1 : 0));
+        else
+            cl_reply_null(c);
+    }
+}
+
+static void reply_first(struct cl_resp_client *c, const struct cl_rstream *s, int64_t count)
+{
+    uint64_t n = count ? cl_min(s->n, (uint64_t)count) : s->n;
+    cl_reply_text(c, "entries");
+    cl_reply_array(c, (int64_t)n);
+    for (uint64_t i = 0; i < n; i++)
+        reply_entry(c, cl_rstream_at(s, i));
+}
+
 void cl_cmd_xinfo_stream(struct cl_resp_client *c)
 {
     struct cl_entry *e;
-    if (c->argc > 3) {
-        cl_reply_syntax(c);
-        return;
-    }
+    bool full;
+    int64_t count;
     if (!cl_rdb_read_as(c, ARG(c, 2), CL_R_STREAM, &e))
         return;
     if (!e) {
         cl_reply_error(c, "ERR no such key");
         return;
     }
+    if (!xinfo_options(c, &full, &count))
+        return;
     const struct cl_rstream *s = e->stream;
-    cl_reply_map(c, 6);
+    cl_reply_map(c, full ? 7 : 8);
     cl_reply_text(c, "length");
     cl_reply_int(c, (int64_t)s->n);
     cl_reply_text(c, "last-generated-id");
@@ -632,11 +669,15 @@ void cl_cmd_xinfo_stream(struct cl_resp_client *c)
     reply_id(c, s->max_deleted);
     cl_reply_text(c, "entries-added");
     cl_reply_int(c, (int64_t)s->added);
-    for (int i = 0; i < 2; i++) {
-        cl_reply_text(c, i ? "last-entry" : "first-entry");
-        if (s->n)
-            reply_entry(c, cl_rstream_at(s, i ? s->n - 1 : 0));
-        else
-            cl_reply_null(c);
+    cl_reply_text(c, "recorded-first-entry-id");
+    reply_id(c, s->n ? cl_rstream_at(s, 0)->id : (struct cl_rid){0, 0});
+    if (full)
+        reply_first(c, s, count);
+    cl_reply_text(c, "groups");
+    if (full) {
+        cl_reply_array(c, 0);
+        return;
     }
+    cl_reply_int(c, 0);
+    reply_ends(c, s);
 }

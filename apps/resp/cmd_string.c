@@ -71,7 +71,7 @@ static void store(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice 
     cl_rvalue_set(c->r, e, value);
     if (!keep_ttl)
         cl_entry_expire_at(c->r, cl_rdb_of(c), e, expires_ms);
-    cl_rdb_wrote(c, CL_RN_STRING, "set", key);
+    cl_rdb_wrote(c, CL_RN_STRING, "set", key, 1);
 }
 
 void cl_cmd_set(struct cl_resp_client *c)
@@ -200,7 +200,7 @@ void cl_cmd_getex(struct cl_resp_client *c)
         CL_RPROP(c, cl_slice_of("DEL"), ARG(c, 1));
     } else if (x.at || (persist && e->expires_ms)) {
         cl_entry_expire_at(c->r, cl_rdb_of(c), e, at_ms);
-        cl_rdb_wrote(c, CL_RN_GENERIC, x.at ? "expire" : "persist", ARG(c, 1));
+        cl_rdb_wrote(c, CL_RN_GENERIC, x.at ? "expire" : "persist", ARG(c, 1), 1);
         if (x.at)
             cl_rprop_say_int(c, "PEXPIREAT", ARG(c, 1), at_ms);
         else
@@ -295,7 +295,7 @@ void cl_cmd_append(struct cl_resp_client *c)
         struct cl_bytes *b = cl_rvalue_raw(c->r, e, 0);
         e->bytes = cl_bytes_append(&c->r->mem, b, more.p, more.len);
     }
-    cl_rdb_wrote(c, CL_RN_STRING, "append", key);
+    cl_rdb_wrote(c, CL_RN_STRING, "append", key, 1);
     cl_reply_int(c, cl_rvalue_text(e, text).len);
 }
 
@@ -329,7 +329,7 @@ void cl_cmd_setrange(struct cl_resp_client *c)
     }
     struct cl_bytes *b = cl_rvalue_raw(c->r, e, (uint64_t)offset + value.len);
     memcpy(b->data + offset, value.p, value.len);
-    cl_rdb_wrote(c, CL_RN_STRING, "setrange", key);
+    cl_rdb_wrote(c, CL_RN_STRING, "setrange", key, 1);
     cl_reply_int(c, b->len);
 }
 
@@ -376,7 +376,7 @@ static void add(struct cl_resp_client *c, int64_t by)
         e->how = CL_R_INT;
     }
     cl_rvalue_set_int(c->r, e, v);
-    cl_rdb_wrote(c, CL_RN_STRING, "incrby", key);
+    cl_rdb_wrote(c, CL_RN_STRING, "incrby", key, 1);
     cl_reply_int(c, v);
 }
 
@@ -434,7 +434,7 @@ void cl_cmd_incrbyfloat(struct cl_resp_client *c)
         cl_rvalue_raw(c->r, e, 0);
         e->how = CL_R_EMBEDDED;
     }
-    cl_rdb_wrote(c, CL_RN_STRING, "incrbyfloat", key);
+    cl_rdb_wrote(c, CL_RN_STRING, "incrbyfloat", key, 1);
     say_set(c, key, s, 0, true);
     cl_reply_slice(c, s);
 }

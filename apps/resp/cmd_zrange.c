@@ -73,9 +73,9 @@ static bool options(struct cl_resp_client *c, uint32_t i, bool any, bool store, 
             i += 2;
         } else if (any && ARG_IS(c, i, "rev")) {
             q->reverse = true;
-        } else if (any && ARG_IS(c, i, "byscore")) {
+        } else if (any && q->by == BY_RANK && ARG_IS(c, i, "byscore")) {
             q->by = BY_SCORE;
-        } else if (any && ARG_IS(c, i, "bylex")) {
+        } else if (any && q->by == BY_RANK && ARG_IS(c, i, "bylex")) {
             q->by = BY_LEX;
         } else {
             return cl_reply_syntax(c), false;
@@ -237,7 +237,7 @@ static void remove_range(struct cl_resp_client *c, enum by by, const char *event
         cl_rz_remove(c->r, e->zset, node);
     }
     if (n)
-        cl_zsets_took(c, e, ARG(c, 1), event);
+        cl_zsets_took(c, e, ARG(c, 1), event, n);
     cl_reply_int(c, n);
 }
 

@@ -118,7 +118,7 @@ static void add_all(struct cl_resp_client *c, const double *scores, uint32_t fla
         right = add_one(c, e->zset, scores[(i - first) / 2], ARG(c, i + 1), flags, &a);
     if (a.fresh || a.changed) {
         cl_rdb_ready(c, ARG(c, 1));
-        cl_rdb_wrote(c, CL_RN_ZSET, flags & ADD_INCR ? "zincr" : "zadd", ARG(c, 1));
+        cl_rdb_wrote(c, CL_RN_ZSET, flags & ADD_INCR ? "zincr" : "zadd", ARG(c, 1), (uint64_t)(a.fresh + a.changed));
     }
     if (!right)
         return;
@@ -153,8 +153,10 @@ void cl_cmd_zincrby(struct cl_resp_client *c)
         e = zset_for_write(c, ARG(c, 1));
     if (!add_one(c, e->zset, by, ARG(c, 3), ADD_INCR, &a))
         return;
-    cl_rdb_ready(c, ARG(c, 1));
-    cl_rdb_wrote(c, CL_RN_ZSET, "zincr", ARG(c, 1));
+    if (a.fresh || a.changed) {
+        cl_rdb_ready(c, ARG(c, 1));
+        cl_rdb_wrote(c, CL_RN_ZSET, "zincr", ARG(c, 1), 1);
+    }
     cl_reply_double(c, a.score);
 }
 
@@ -231,7 +233,7 @@ void cl_cmd_zrem(struct cl_resp_client *c)
         n++;
     }
     if (n)
-        cl_zsets_took(c, e, ARG(c, 1), "zrem");
+        cl_zsets_took(c, e, ARG(c, 1), "zrem", n);
     cl_reply_int(c, n);
 }
 
@@ -329,7 +331,7 @@ static void pop(struct cl_resp_client *c, bool max)
         cl_rz_remove(c->r, e->zset, node);
     }
     if (n)
-        cl_zsets_took(c, e, ARG(c, 1), pop_event(max));
+        cl_zsets_took(c, e, ARG(c, 1), pop_event(max), n);
 }
 
 void cl_cmd_zpopmin(struct cl_resp_client *c)
@@ -351,7 +353,7 @@ static void pop_first(struct cl_resp_client *c, struct cl_entry *e, struct cl_sl
     cl_reply_double(c, node->score);
     cl_rz_remove(c->r, e->zset, node);
     say_popped(c, key, max, 1);
-    cl_zsets_took(c, e, key, pop_event(max));
+    cl_zsets_took(c, e, key, pop_event(max), 1);
 }
 
 static void pop_many(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, bool max, int64_t count)
@@ -368,7 +370,7 @@ static void pop_many(struct cl_resp_client *c, struct cl_entry *e, struct cl_sli
         cl_reply_double(c, node->score);
         cl_rz_remove(c->r, e->zset, node);
     }
-    cl_zsets_took(c, e, key, pop_event(max));
+    cl_zsets_took(c, e, key, pop_event(max), n);
 }
 
 static const struct cl_rfirst pops = {CL_R_ZSET, {"min", "max"}, pop_first, pop_many};

@@ -25,7 +25,7 @@
 /* Not named. */
 #define CL_RF_NOW 0x100000        /* is run, not queued, inside of MULTI */
 #define CL_RF_SUBSCRIBED 0x200000 /* may be called by a subscriber in RESP2 */
-#define CL_RF_SECRET 0x800000     /* MONITOR does not show it */
+#define CL_RF_SECRET 0x800000     /* has a password, which MONITOR does not show */
 #define CL_RF_GROWS 0x400000      /* keeps its arguments: is refused where one that DENYOOMs is */
 
 #define CL_RCMD_KEYS 1024 /* that `keys` finds at most */

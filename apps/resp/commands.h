@@ -21,6 +21,7 @@ void cl_cmd_command_info(struct cl_resp_client *c);
 void cl_cmd_command_docs(struct cl_resp_client *c);
 void cl_cmd_command_list(struct cl_resp_client *c);
 void cl_cmd_command_getkeys(struct cl_resp_client *c);
+void cl_cmd_command_getkeysandflags(struct cl_resp_client *c);
 
 /* cmd_connection.c */
 void cl_cmd_ping(struct cl_resp_client *c);

@@ -26,7 +26,7 @@ static const struct option options[] = {
     {"maxmemory-samples", NUMBER, AT(samples), 1, 64, NULL},
     {"lfu-log-factor", NUMBER, AT(lfu_log_factor), 0, INT32_MAX, NULL},
     {"lfu-decay-time", NUMBER, AT(lfu_decay_time), 0, INT32_MAX, NULL},
-    {"maxclients", NUMBER, AT(maxclients), 1, INT32_MAX, NULL},
+    {"maxclients", NUMBER, AT(maxclients), 1, UINT32_MAX, NULL},
     {"timeout", NUMBER, AT(timeout_s), 0, INT32_MAX, NULL},
     {"proto-max-bulk-len", MEMORY, AT(bulk_most), 1 << 20, INT32_MAX, NULL},
     {"client-query-buffer-limit", MEMORY, AT(query_most), 1 << 20, UINT32_MAX, NULL},
@@ -153,8 +153,8 @@ static void notify_text(int64_t bits, char *out)
     *out = 0;
 }
 
-/* "class hard soft seconds" and so on. */
-static bool buffers(struct cl_rconfig *f, struct cl_slice s)
+/* "class hard soft seconds" and so on. Returns why not, or NULL. */
+static const char *buffers(struct cl_rconfig *f, struct cl_slice s)
 {
     struct cl_slice word[16];
     uint32_t n = 0;
@@ -167,24 +167,25 @@ static bool buffers(struct cl_rconfig *f, struct cl_slice s)
         i += i < s.len;
     }
     if (n == 0 || n % 4)
-        return false;
+        return "Wrong number of arguments in buffer limit configuration.";
     for (uint32_t i = 0; i < n; i += 4) {
+        bool replica = cl_slice_is(word[i], "replica") || cl_slice_is(word[i], "slave");
         int64_t v[3];
-        if (!memory(word[i + 1], &v[0]) || !memory(word[i + 2], &v[1]) || !cl_rnum_int(word[i + 3], &v[2]))
-            return false;
+        if (!replica && !cl_slice_is(word[i], "normal") && !cl_slice_is(word[i], "pubsub"))
+            return "Invalid client class specified in buffer limit configuration.";
+        if (!memory(word[i + 1], &v[0]) || !memory(word[i + 2], &v[1]) || !cl_rnum_int(word[i + 3], &v[2]) || v[2] < 0)
+            return "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
         if (cl_slice_is(word[i], "normal")) {
             f->normal_hard = v[0];
             f->normal_soft = v[1];
             f->normal_soft_s = v[2];
-        } else if (cl_slice_is(word[i], "pubsub")) {
+        } else if (!replica) {
             f->pubsub_hard = v[0];
             f->pubsub_soft = v[1];
             f->pubsub_soft_s = v[2];
-        } else if (!cl_slice_is(word[i], "replica") && !cl_slice_is(word[i], "slave")) {
-            return false;
         }
     }
-    return true;
+    return NULL;
 }
 
 static bool policy(struct cl_slice s, int64_t *out)
@@ -218,6 +219,13 @@ static const char *appendfsync(struct cl_slice value)
     return "argument(s) must be one of the following: always";
 }
 
+static const char *out_of_range(struct cl_resp *r, const struct option *o)
+{
+    snprintf(r->why, sizeof r->why, "argument must be between %lld and %lld inclusive", (long long)o->least,
+             (long long)o->most);
+    return r->why;
+}
+
 static const char *set(struct cl_resp *r, const struct option *o, struct cl_slice value)
 {
     struct cl_rconfig *f = &r->config;
@@ -227,13 +235,13 @@ static const char *set(struct cl_resp *r, const struct option *o, struct cl_slic
         if (!cl_rnum_int(value, &v))
             return "argument couldn't be parsed into an integer";
         if (v < o->least || v > o->most)
-            return "argument must be between the least and the most value that it may have";
+            return out_of_range(r, o);
         break;
     case MEMORY:
         if (!memory(value, &v))
             return "argument must be a memory value";
         if (v < o->least || v > o->most)
-            return "argument must be between the least and the most value that it may have";
+            return out_of_range(r, o);
         break;
     case POLICY:
         if (!policy(value, &v))
@@ -255,7 +263,7 @@ static const char *set(struct cl_resp *r, const struct option *o, struct cl_slic
     case APPENDFSYNC:
         return appendfsync(value);
     case BUFFERS:
-        return buffers(f, value) ? NULL : "Wrong number of arguments in buffer limit configuration.";
+        return buffers(f, value);
     default: /* what is so already may be asked for */
         return cl_slice_is(value, o->text) ? NULL : "can't set immutable config";
     }

@@ -204,6 +204,17 @@ struct cl_entry *cl_rdb_add(struct cl_resp_client *c, struct cl_slice key, enum 
     return cl_rdb_add_in(c->r, cl_rdb_of(c), key, type);
 }
 
+struct cl_entry *cl_rdb_replace(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, enum cl_rtype type)
+{
+    if (!e)
+        return cl_rdb_add(c, key, type);
+    cl_rvalue_free(c->r, e);
+    e->type = (uint8_t)type;
+    e->how = 0;
+    cl_entry_expire_at(c->r, cl_rdb_of(c), e, 0);
+    return e;
+}
+
 void cl_rdb_remove(struct cl_resp *r, struct cl_rdb *db, struct cl_entry *e, bool keep)
 {
     if (e->heap_at)
@@ -234,6 +245,11 @@ static void remove_and_tell(struct cl_resp *r, struct cl_rdb *db, struct cl_entr
 void cl_rdb_delete(struct cl_resp_client *c, struct cl_entry *e)
 {
     c->r->dirty++;
+    cl_rdb_delete_empty(c, e);
+}
+
+void cl_rdb_delete_empty(struct cl_resp_client *c, struct cl_entry *e)
+{
     remove_and_tell(c->r, cl_rdb_of(c), e, CL_RN_GENERIC, "del", false);
 }
 
@@ -268,16 +284,24 @@ void cl_rdb_flush(struct cl_resp *r, struct cl_rdb *db)
 
 /* Changes. */
 
-static void mark(struct cl_rtopic *t)
+/* A watched key has changed: e is what it has now. A link's note says that what lies there had expired when it was
+ * watched, or has come so: for its client there was no key, and if there is none now nothing has changed. */
+static void mark(struct cl_resp *r, struct cl_rtopic *t, bool was, const struct cl_entry *e)
 {
-    for (struct cl_rlink *link = t ? t->first : NULL; link; link = link->next)
-        link->client->flags |= CL_RC_DIRTY_CAS;
+    bool gone = !e || cl_entry_expired(r, e);
+    for (struct cl_rlink *link = t->first; link; link = link->next) {
+        if (gone && (link->note || !was))
+            link->note = e != NULL;
+        else
+            link->client->flags |= CL_RC_DIRTY_CAS;
+    }
 }
 
 void cl_rdb_changed_in(struct cl_resp *r, struct cl_rdb *db, struct cl_slice key)
 {
-    (void)r;
-    mark(cl_rtopic_find(&db->watched, key));
+    struct cl_rtopic *t = cl_rtopic_find(&db->watched, key);
+    if (t)
+        mark(r, t, true, cl_rdb_peek(db, key));
 }
 
 void cl_rdb_changed(struct cl_resp_client *c, struct cl_slice key)
@@ -285,14 +309,15 @@ void cl_rdb_changed(struct cl_resp_client *c, struct cl_slice key)
     cl_rdb_changed_in(c->r, cl_rdb_of(c), key);
 }
 
-void cl_rdb_changed_all(struct cl_resp *r, struct cl_rdb *db)
+void cl_rdb_changed_all(struct cl_resp *r, struct cl_rdb *db, struct cl_rdb *with)
 {
-    (void)r;
     CL_RDICT_EACH(&db->watched.by_name, n)
     {
         struct cl_rtopic *t = (struct cl_rtopic *)n;
-        if (cl_rdb_peek(db, cl_rtopic_name(t)))
-            mark(t);
+        const struct cl_entry *was = cl_rdb_peek(db, cl_rtopic_name(t));
+        const struct cl_entry *e = with ? cl_rdb_peek(with, cl_rtopic_name(t)) : NULL;
+        if (was || e)
+            mark(r, t, was != NULL, e);
     }
 }
 
@@ -336,9 +361,9 @@ void cl_rdb_notify(struct cl_resp *r, uint32_t class, const char *event, struct 
         publish(r, db, "keyevent", cl_slice_of(event), key);
 }
 
-void cl_rdb_wrote(struct cl_resp_client *c, uint32_t class, const char *event, struct cl_slice key)
+void cl_rdb_wrote(struct cl_resp_client *c, uint32_t class, const char *event, struct cl_slice key, uint64_t changes)
 {
-    c->r->dirty++;
+    c->r->dirty += changes;
     cl_rdb_changed(c, key);
     cl_rdb_notify(c->r, class, event, key, c->db);
 }

@@ -42,10 +42,14 @@ bool cl_rdb_write_as(struct cl_resp_client *c, struct cl_slice key, enum cl_rtyp
 /* A new key; there is none of that name. Its value is the caller's to set. */
 struct cl_entry *cl_rdb_add(struct cl_resp_client *c, struct cl_slice key, enum cl_rtype type);
 struct cl_entry *cl_rdb_add_in(struct cl_resp *r, struct cl_rdb *db, struct cl_slice key, enum cl_rtype type);
+/* A key for a new value of that type, which is the caller's to set: e, without its value and its time, or a new one. */
+struct cl_entry *cl_rdb_replace(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, enum cl_rtype type);
 /* Remove a key and its value. Nobody is told. `keep`: the table does not shrink, so that a scan may go on. */
 void cl_rdb_remove(struct cl_resp *r, struct cl_rdb *db, struct cl_entry *e, bool keep);
-/* Remove a key, and tell of it: it was deleted, or left empty. */
+/* Remove a key, and tell of it. */
 void cl_rdb_delete(struct cl_resp_client *c, struct cl_entry *e);
+/* The same of one whose last element was taken, which was the change. */
+void cl_rdb_delete_empty(struct cl_resp_client *c, struct cl_entry *e);
 /* Remove a key whose time is over, and tell of that. */
 void cl_rdb_expire(struct cl_resp *r, struct cl_rdb *db, struct cl_entry *e, bool keep);
 /* When it expires, in ms of the wall clock; 0: never. */
@@ -57,14 +61,15 @@ uint32_t cl_entry_frequency(const struct cl_resp *r, const struct cl_entry *e);
 /* A key has changed: who watches it is to know. */
 void cl_rdb_changed(struct cl_resp_client *c, struct cl_slice key);
 void cl_rdb_changed_in(struct cl_resp *r, struct cl_rdb *db, struct cl_slice key);
-/* Whoever watches anything in it is to know: it was emptied, or exchanged. */
-void cl_rdb_changed_all(struct cl_resp *r, struct cl_rdb *db);
+/* Whoever watches anything in it is to know: it will have the keys of another, or none (NULL). */
+void cl_rdb_changed_all(struct cl_resp *r, struct cl_rdb *db, struct cl_rdb *with);
 /* A list, sorted set or stream has come, or got more: who blocks on it may be served. */
 void cl_rdb_ready(struct cl_resp_client *c, struct cl_slice key);
 /* Publish an event of a class (CL_RN_*), if settings ask for it. */
 void cl_rdb_notify(struct cl_resp *r, uint32_t class, const char *event, struct cl_slice key, uint32_t db);
-/* Changed, told, and counted as one change: what most commands end with. */
-void cl_rdb_wrote(struct cl_resp_client *c, uint32_t class, const char *event, struct cl_slice key);
+/* Changed, told, and counted as so many changes as Redis counts: what most commands end with. Of none nothing is
+ * propagated. */
+void cl_rdb_wrote(struct cl_resp_client *c, uint32_t class, const char *event, struct cl_slice key, uint64_t changes);
 /* Remove all keys. */
 void cl_rdb_flush(struct cl_resp *r, struct cl_rdb *db);
 /* Remove up to n keys whose time is over. Returns how many there were. */

@@ -387,7 +387,8 @@ static void idle_clients(struct cl_resp *r)
 {
     int64_t before = r->now_ms - r->config.timeout_s * 1000;
     for (struct cl_resp_client *c = r->clients; r->config.timeout_s && c; c = c->next)
-        if (c->used_ms < before && !(c->flags & (CL_RC_BLOCKED | CL_RC_MONITOR)) && !(c->n_channels + c->n_patterns)) {
+        if (c->used_ms < before && !(c->flags & (CL_RC_BLOCKED | CL_RC_POSTPONED | CL_RC_MONITOR)) &&
+            !(c->n_channels + c->n_patterns)) {
             c->flags |= CL_RC_CLOSE_NOW;
             cl_client_wake(c);
         }
@@ -395,10 +396,8 @@ static void idle_clients(struct cl_resp *r)
 
 static void end_pause(struct cl_resp *r)
 {
-    if (!r->paused_until_ms || r->paused_until_ms > r->now_ms)
-        return;
-    r->paused_until_ms = 0;
-    wake_clients(r);
+    if (r->paused_until_ms && r->paused_until_ms <= r->now_ms)
+        cl_rcall_unpause(r);
 }
 
 int64_t cl_resp_tick(struct cl_resp *r)

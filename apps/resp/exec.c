@@ -42,7 +42,8 @@ static bool watched_expired(struct cl_resp_client *c)
 static void run_queue(struct cl_resp_client *c)
 {
     struct cl_rargs *queue = c->queue;
-    uint32_t n = c->queued;
+    const struct cl_slice *argv = c->argv;
+    uint32_t n = c->queued, argc = c->argc;
     c->queue = c->queue_last = NULL;
     cl_rcall_discard(c);
     c->flags |= CL_RC_EXEC;
@@ -55,6 +56,8 @@ static void run_queue(struct cl_resp_client *c)
         cl_rargs_free(c->r, args);
     }
     c->flags &= ~(uint32_t)CL_RC_EXEC;
+    c->argv = argv;
+    c->argc = argc;
 }
 
 /* What was queued was checked for memory one by one; now it is all at once. */

@@ -9,7 +9,11 @@ bool cl_arg_count(struct cl_resp_client *c, uint32_t n, int64_t *out)
         return false;
     if (*out >= -(INT64_MAX / 2) && *out <= INT64_MAX / 2)
         return true;
-    cl_reply_error(c, "ERR value is out of range");
+    if (*out == INT64_MIN)
+        cl_reply_error(c, "ERR value is out of range, value must between %lld and %lld", (long long)-INT64_MAX,
+                       (long long)INT64_MAX);
+    else
+        cl_reply_error(c, "ERR value is out of range");
     return false;
 }
 

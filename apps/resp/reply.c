@@ -3,6 +3,7 @@
 #include "durable.h"
 #include "number.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 
@@ -212,6 +213,16 @@ void cl_reply_double(struct cl_resp_client *c, double v)
     cl_reply_raw(c, "\r\n", 2);
 }
 
+void cl_reply_big(struct cl_resp_client *c, const char *digits)
+{
+    if (c->protocol != 3) {
+        cl_reply_text(c, digits);
+        return;
+    }
+    cl_reply_raw(c, "(", 1);
+    cl_reply_line(c, digits);
+}
+
 void cl_reply_bool(struct cl_resp_client *c, bool v)
 {
     if (c->protocol == 3)
@@ -271,4 +282,14 @@ void cl_reply_wrong_type(struct cl_resp_client *c)
 void cl_reply_not_integer(struct cl_resp_client *c)
 {
     cl_reply_error(c, "ERR value is not an integer or out of range");
+}
+
+void cl_reply_wrong_part(struct cl_resp_client *c)
+{
+    char upper[64];
+    snprintf(upper, sizeof upper, "%.*s", (int)cl_min(ARG(c, 0).len, 63u), ARG(c, 0).p);
+    for (char *p = upper; *p; p++)
+        *p = (char)toupper(*p);
+    cl_reply_error(c, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try %s HELP.",
+                   (int)cl_min(ARG(c, 1).len, 128u), ARG(c, 1).p, upper);
 }

@@ -26,6 +26,8 @@ void cl_reply_map(struct cl_resp_client *c, int64_t n); /* n pairs */
 void cl_reply_set(struct cl_resp_client *c, int64_t n);
 void cl_reply_push(struct cl_resp_client *c, int64_t n);
 void cl_reply_double(struct cl_resp_client *c, double v);
+/* An integer of any size, as its digits. */
+void cl_reply_big(struct cl_resp_client *c, const char *digits);
 void cl_reply_bool(struct cl_resp_client *c, bool v);
 void cl_reply_verbatim(struct cl_resp_client *c, const char *p, uint64_t n, const char *kind);
 /* A header whose number is not known yet: what is written after it comes behind it, `type` is '*', '%', '~'. */
@@ -35,6 +37,8 @@ void cl_reply_deferred(struct cl_resp_client *c, struct cl_rchunk *at, char type
 void cl_reply_syntax(struct cl_resp_client *c);
 void cl_reply_wrong_type(struct cl_resp_client *c);
 void cl_reply_not_integer(struct cl_resp_client *c);
+/* The part of a container that was called has other arguments. */
+void cl_reply_wrong_part(struct cl_resp_client *c);
 /* Drop what waits to be taken. */
 void cl_reply_drop(struct cl_resp_client *c);
 /* Have somebody look at the client: what it has to send does not follow from its own bytes. */

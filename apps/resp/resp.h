@@ -131,6 +131,7 @@ struct cl_rparser {
 #define CL_RC_RETRY 0x4000   /* a blocked command is tried again */
 #define CL_RC_FAILED 0x8000  /* the command has answered an error */
 #define CL_RC_NO_TOUCH 0x10000
+#define CL_RC_POSTPONED 0x20000 /* its next command waits for the end of a pause */
 
 struct cl_resp;
 struct cl_rcmd;
@@ -287,6 +288,8 @@ struct cl_resp {
     int64_t now_ms;    /* wall clock: constant within a command */
     int64_t moved_ms;  /* what a test has added to the clock, or the clock itself if it is a manual one */
     int64_t started_ms, paused_until_ms;
+    bool pause_all; /* or writes alone */
+    uint32_t n_postponed;
     uint32_t manual_clock, active_expire;
     uint32_t evict_db; /* where eviction looks next */
     uint32_t n_monitors;
@@ -296,6 +299,7 @@ struct cl_resp {
     struct cl_slice *argv; /* [argv_room] of the command that came last */
     uint32_t argv_room;
     uint32_t still_blocked; /* the command that is tried again finds nothing */
+    char why[96];           /* the setting that was refused last was */
     uint64_t limit;         /* bytes that values and clients may take, whatever maxmemory says */
 };
 

@@ -41,7 +41,7 @@ static const struct cl_rcmd client_subs[] = {
     {"no-evict", cl_cmd_client_noevict, 3, ADMIN | NOSCRIPT | LOAD, 0, 0, 0, CL_RG_CONNECTION, "7.0.0",
      "Accepted; connections are never evicted.", 0, 0},
     {"pause", cl_cmd_client_pause, -3, ADMIN | NOSCRIPT | LOAD, 0, 0, 0, CL_RG_CONNECTION, "3.0.0",
-     "Run no commands for a while.", 0, 0},
+     "Run no commands, or nothing that writes, for a while.", 0, 0},
     {"reply", cl_cmd_client_reply, 3, NOSCRIPT | LOAD, 0, 0, 0, CL_RG_CONNECTION, "3.2.0", "Answer commands, or not.",
      0, 0},
     {"setname", cl_cmd_client_setname, 3, NOSCRIPT | LOAD, 0, 0, 0, CL_RG_CONNECTION, "2.6.9",
@@ -66,6 +66,8 @@ static const struct cl_rcmd command_subs[] = {
     {"count", cl_cmd_command_count, 2, LOAD, 0, 0, 0, CL_RG_SERVER, "2.8.13", "How many commands there are.", 0, 0},
     {"docs", cl_cmd_command_docs, -2, LOAD, 0, 0, 0, CL_RG_SERVER, "7.0.0", "What commands do.", 0, 0},
     {"getkeys", cl_cmd_command_getkeys, -4, LOAD, 0, 0, 0, CL_RG_SERVER, "2.8.13", "Keys of a command line.", 0, 0},
+    {"getkeysandflags", cl_cmd_command_getkeysandflags, -4, LOAD, 0, 0, 0, CL_RG_SERVER, "7.0.0",
+     "The same, and what is done with them.", 0, 0},
     HELP(CL_RG_SERVER, "5.0.0"),
     {"info", cl_cmd_command_info, -2, LOAD, 0, 0, 0, CL_RG_SERVER, "2.8.13", "Arity, flags and keys.", 0, 0},
     {"list", cl_cmd_command_list, -2, LOAD, 0, 0, 0, CL_RG_SERVER, "7.0.0", "Names of commands.", 0, 0},
@@ -145,13 +147,30 @@ static int keys_at_2_and_1(const struct cl_slice *argv, uint32_t argc, uint32_t 
     return n < 0 ? -1 : n + 1;
 }
 
+/* The key to be sorted, and the last one to store it under. */
+static int keys_of_sort(const struct cl_slice *argv, uint32_t argc, uint32_t *out)
+{
+    int n = 1;
+    out[0] = 1;
+    for (uint32_t i = 2; i < argc; i++)
+        if (cl_slice_is(argv[i], "limit"))
+            i += 2;
+        else if (cl_slice_is(argv[i], "get") || cl_slice_is(argv[i], "by"))
+            i++;
+        else if (cl_slice_is(argv[i], "store") && i + 1 < argc) {
+            out[1] = i + 1;
+            n = 2;
+        }
+    return n;
+}
+
 static int keys_of_xread(const struct cl_slice *argv, uint32_t argc, uint32_t *out)
 {
     uint32_t i = 1;
     while (i < argc && !cl_slice_is(argv[i], "streams"))
         i++;
     uint32_t left = argc - cl_min(i + 1, argc), n = left / 2;
-    if (left == 0 || left % 2 || n > CL_RCMD_KEYS)
+    if (n == 0 || n > CL_RCMD_KEYS)
         return -1;
     for (uint32_t k = 0; k < n; k++)
         out[k] = i + 1 + k;
@@ -219,7 +238,8 @@ const struct cl_rcmd cl_rtable[] = {
     {"rename", cl_cmd_rename, 3, W, 1, 2, 1, CL_RG_GENERIC, "1.0.0", "Give a key another name.", 0, 0},
     {"renamenx", cl_cmd_renamenx, 3, W | FAST, 1, 2, 1, CL_RG_GENERIC, "1.0.0", "The same if that is free.", 0, 0},
     {"scan", cl_cmd_scan, -2, R, 0, 0, 0, CL_RG_GENERIC, "2.8.0", "Names, some at a time.", 0, 0},
-    {"sort", cl_cmd_sort, -2, W | MEM | MOVABLE, 1, 1, 1, CL_RG_GENERIC, "1.0.0", "Elements in order.", 0, 0},
+    {"sort", cl_cmd_sort, -2, W | MEM | MOVABLE, 1, 1, 1, CL_RG_GENERIC, "1.0.0", "Elements in order.", 0,
+     keys_of_sort},
     {"sort_ro", cl_cmd_sort_ro, -2, R | MOVABLE, 1, 1, 1, CL_RG_GENERIC, "7.0.0", "The same, to read.", 0, 0},
     {"touch", cl_cmd_touch, -2, R | FAST, 1, -1, 1, CL_RG_GENERIC, "3.2.1", "Use keys.", 0, 0},
     {"ttl", cl_cmd_ttl, 2, R | FAST, 1, 1, 1, CL_RG_GENERIC, "1.0.0", "In how many seconds it expires.", 0, 0},

@@ -3,11 +3,11 @@
 #include "db.h"
 #include "reply.h"
 
-void cl_zsets_took(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, const char *event)
+void cl_zsets_took(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, const char *event, int64_t n)
 {
-    cl_rdb_wrote(c, CL_RN_ZSET, event, key);
+    cl_rdb_wrote(c, CL_RN_ZSET, event, key, (uint64_t)n);
     if (!e->zset->dict.count)
-        cl_rdb_delete(c, e);
+        cl_rdb_delete_empty(c, e);
 }
 
 void cl_zsets_reply_member(struct cl_resp_client *c, const struct cl_rznode *n, bool with_score)
@@ -35,11 +35,8 @@ void cl_zsets_store(struct cl_resp_client *c, struct cl_slice key, struct cl_rzs
         cl_reply_int(c, 0);
         return;
     }
-    if (e)
-        cl_rdb_remove(c->r, cl_rdb_of(c), e, false);
-    e = cl_rdb_add(c, key, CL_R_ZSET);
-    e->zset = z;
+    cl_rdb_replace(c, e, key, CL_R_ZSET)->zset = z;
     cl_rdb_ready(c, key);
-    cl_rdb_wrote(c, CL_RN_ZSET, event, key);
+    cl_rdb_wrote(c, CL_RN_ZSET, event, key, 1);
     cl_reply_int(c, n);
 }

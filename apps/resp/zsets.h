@@ -5,8 +5,8 @@
 #include "command.h"
 #include "zset.h"
 
-/* Members were taken: tell of it, and remove the key if none is left. */
-void cl_zsets_took(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, const char *event);
+/* n members were taken: tell of it, and remove the key if none is left. */
+void cl_zsets_took(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, const char *event, int64_t n);
 /* A member, with its score if asked for: in RESP3 as a pair. */
 void cl_zsets_reply_member(struct cl_resp_client *c, const struct cl_rznode *n, bool with_score);
 /* The header of n such. */

@@ -111,7 +111,9 @@ def keys(d: Draw) -> list[object]:
 
 def bits(d: Draw) -> list[object]:
     k, at = d.key(), d.one(0, 1, 7, 8, 9, 100, -1, "x", "#1", 4294967296)
-    kind = d.one("u8", "i8", "u1", "i64", "u63", "u64", "i65", "x8", "i5")
+    any_width = f"{d.one('i', 'u')}{d.rng.randint(1, 63)}"
+    kind = d.one("u8", "i8", "u1", "i64", "u63", "u64", "i65", "x8", any_width)
+    far = d.rng.randint(-(2 ** d.rng.randint(1, 63)), 2 ** d.rng.randint(1, 63) - 1)
     return list(
         d.one(
             ["SET", k, d.value()],
@@ -136,6 +138,8 @@ def bits(d: Draw) -> list[object]:
                 d.one(1, -1, 200),
             ],
             ["BITFIELD", k, "GET", "u8", 0, "OVERFLOW", "SAT", "INCRBY", "i8", 0, 100, "SET", "u4", "#1", 9],
+            ["BITFIELD", k, "SET", kind, d.rng.randint(0, 90), far, "GET", kind, d.rng.randint(0, 90)],
+            ["BITFIELD", k, "OVERFLOW", d.one("WRAP", "SAT", "FAIL"), "INCRBY", kind, d.rng.randint(0, 90), far],
             ["BITFIELD_RO", k, d.one("GET", "SET"), "u8", 0, *d.maybe(1)],
             ["GET", k],
             ["DEL", k],
@@ -376,6 +380,7 @@ def streams(d: Draw) -> list[object]:
                 "0-0",
             ],
             ["XREAD", "STREAMS", k, d.one("0", "$"), *d.maybe("odd", chance=0.2)],
+            ["XINFO", "STREAM", k, *d.maybe("FULL", *d.maybe(d.one("COUNT", "x"), d.one(0, 1, -1, "x"), chance=0.5))],
             ["XREAD", d.one("STREAMS", "COUNT", "x"), k],
             [
                 "XSETID",

@@ -24,6 +24,7 @@ ALIKE = [
     b"lru_crawler crawl 1,2",
     b"lru_crawler crawl 99",
     b"lru_crawler crawl x",
+    b"lru_crawler crawl hash",
     b"lru_crawler crawl 0",
     b"lru_crawler tocrawl 5",
     b"lru_crawler tocrawl x",
@@ -73,6 +74,7 @@ ALIKE = [
     b"stats detail off",
     b"flush_all noreply\r\nmn",
     b"flush_all 0 noreply\r\nmn",
+    b"ma made N0 J10 q\r\nma made N0 q\r\nmn",
 ]
 
 

@@ -135,3 +135,65 @@ def test_keyspace_notifications(play: Play) -> None:
             *lines(1, "CONFIG GET notify-keyspace-events"),
         ]
     )
+
+
+def test_what_had_expired_when_it_was_watched(play: Play) -> None:
+    """Its removal is no change; that something is there in its place is one. DEBUG SLEEP has it expire."""
+    stale = "UNWATCH\nDEL x\nSET x old PX 1\nDEBUG SLEEP 0.003\nWATCH x"
+    runs = "MULTI\nPING\nEXEC"
+    play(
+        [
+            *lines(0, f"DEBUG SET-ACTIVE-EXPIRE 0\n{stale}\n{runs}"),
+            *(
+                step
+                for done in [
+                    "EXISTS x",
+                    "DEL x",
+                    "SET x new",
+                    "INCR x",
+                    "EXISTS x\nSET x new",
+                    "FLUSHDB",
+                    "FLUSHALL",
+                    "FLUSHDB\nSET x new",
+                    "RENAME y x",
+                    "COPY y x",
+                    "SWAPDB 0 1",
+                    "SELECT 1\nSET x other\nSWAPDB 0 1\nDEL x\nSELECT 0",
+                    "SELECT 1\nSET x other PX 1\nDEBUG SLEEP 0.003\nSWAPDB 0 1\nSELECT 0\nEXISTS x",
+                    "SELECT 1\nSET x other PX 1\nDEBUG SLEEP 0.003\nSWAPDB 0 1\nSELECT 0\nSET x new",
+                ]
+                for step in [
+                    *lines(1, "SET y 1"),
+                    *lines(0, stale),
+                    *lines(1, done),
+                    *lines(0, runs),
+                ]
+            ),
+            *lines(0, "FLUSHALL\nWATCH x"),
+            *lines(1, "SELECT 1\nSET x other PX 1\nDEBUG SLEEP 0.003\nSWAPDB 0 1"),
+            *lines(0, f"{runs}\nSET x 1\nWATCH x"),
+            *lines(1, "SWAPDB 0 0\nSWAPDB 1 2"),
+            *lines(0, f"{runs}\nWATCH x"),
+            *lines(1, "SET x other PX 1\nDEBUG SLEEP 0.003\nSWAPDB 0 1"),
+            *lines(0, f"{runs}\nDEBUG SET-ACTIVE-EXPIRE 1"),
+        ]
+    )
+
+
+def test_a_pause_of_writes(play: Play) -> None:
+    """Reads go on, writes wait, also those in a transaction, and what is wrong is refused at once."""
+    play(
+        [
+            *lines(0, "SET a 1\nMULTI\nGET a\nSET a 2"),
+            *lines(1, "MULTI\nGET a\nPING"),
+            *lines(2, "CLIENT PAUSE 100000 WRITE\nGET a\nSET a\nNOPE\nSET a 1 NOPE x"),
+            *lines(1, "EXEC"),
+            *lines(3, "GET a\nSET a 3"),
+            *lines(0, "EXEC"),
+            *lines(4, "MULTI\nSET b 1"),
+            *lines(5, "PUBLISH channel message"),
+            *lines(2, "CLIENT PAUSE 1 WRITE\nCLIENT UNPAUSE\nGET a\nSET a 4"),
+            *lines(4, "EXEC"),
+            *lines(0, "GET a\nGET b"),
+        ]
+    )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
+from respcommands import ALL
+from respdraw import Draw
+from resporacle import Oracle
+from respplay import WAITS
 from respwire import replies
 
 from corelane.apps.resp import Client, Engine
+from corelane.apps.resp.engine import encode
 
 LATER = (b"waitaof",)  # commands of a Redis that is younger than Debian's
 
@@ -27,10 +33,30 @@ def test_errors_are_worded_as_redis_words_them(agree: Callable[..., None]) -> No
         COMMAND GETKEYS ZUNIONSTORE out 2 a b|COMMAND GETKEYS XREAD COUNT 1 STREAMS a b 0 0|COMMAND GETKEYS ZINTER x a
         DEBUG|DEBUG JMAP x y|FUNCTION FLUSH|FUNCTION FLUSH x|ACL WHOAMI|ROLE x|SLOWLOG LEN x|PUBSUB|LASTSAVE x
         DEBUG PROTOCOL string|DEBUG PROTOCOL integer|DEBUG PROTOCOL double|DEBUG PROTOCOL null|DEBUG PROTOCOL true
+        DEBUG PROTOCOL bignum|DEBUG PROTOCOL nope
+        CLIENT UNBLOCK 1 2 3|CLIENT PAUSE 1 ALL x|CLIENT PAUSE 0 WRITE|CLIENT PAUSE -1|CLIENT KILL ID 0|CLIENT LIST ID
+        CONFIG SET maxclients 0|CONFIG SET timeout -1|CONFIG SET lfu-log-factor -1|CONFIG SET timeout 1 timeout 2
+        SLOWLOG GET x|SLOWLOG GET -2|SLOWLOG GET 1 2|WAIT 0 x|WAIT 0 -1|WAIT x 0|XINFO STREAM none FULL
+        HRANDFIELD none -9223372036854775808|LPOS none x RANK -9223372036854775808|ZRANGE none 0 1 BYSCORE BYLEX
         DEBUG PROTOCOL verbatim|DEBUG PROTOCOL map|DEBUG PROTOCOL set|DEBUG PROTOCOL array|DEBUG PROTOCOL false"""
     commands = [c.split() for line in lines.splitlines() for c in line.strip().split("|")]
+    for limits in ("pubsub 1 2", "nope 0 0 0", "normal 0 0 x", "master 0 0 0"):
+        commands.append(["CONFIG", "SET", "client-output-buffer-limit", limits])
     agree(commands, 2)
     agree(commands, 3)
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_attributes_and_pushes_of_a_debugger(client: Client, oracle: Oracle, protocol: int) -> None:
+    link = oracle.link()
+    client.call("HELLO", protocol)
+    link.call("HELLO", protocol)
+    for kind in ("attrib", "push"):
+        ours = client.call("DEBUG", "PROTOCOL", kind)
+        link.send(encode("DEBUG", "PROTOCOL", kind))
+        assert link.take(len(ours)) == ours
+    assert link.call("ECHO", "the end").value == b"the end"
+    link.close()
 
 
 def test_hello_says_what_is_spoken(client: Client) -> None:
@@ -89,11 +115,11 @@ def test_settings_by_their_former_names(client: Client) -> None:
     assert client.call("CONFIG", "SET", "save", "3600 1").startswith(b"-ERR CONFIG SET failed")
 
 
-def test_arity_flags_and_keys_are_those_of_redis(client: Client, oracle: object) -> None:
+def test_arity_flags_and_keys_are_those_of_redis(client: Client, oracle: Oracle) -> None:
     """Of each command that both have: name, arity, first and last key and step; flags but for what only Redis has."""
     names = [x.value for x in replies(client.call("COMMAND", "LIST"))[0][0].value]
     ours = replies(client.call("COMMAND", "INFO", *names))[0][0].value
-    theirs = oracle.control.call("COMMAND", "INFO", *names).value  # type: ignore[attr-defined]
+    theirs = oracle.control.call("COMMAND", "INFO", *names).value
     only_theirs = {b"movablekeys", b"may_replicate", b"no_async_loading", b"no_mandatory_keys", b"skip_slowlog"}
     wrong = []
     for a, b in zip(ours, theirs, strict=True):
@@ -111,6 +137,20 @@ def test_arity_flags_and_keys_are_those_of_redis(client: Client, oracle: object)
     assert not wrong, "\n".join(map(str, wrong))
 
 
+def test_keys_of_a_command_line_are_those_that_redis_finds(agree: Callable[..., None]) -> None:
+    """And what is done with them: of generated command lines of every kind, right and wrong."""
+    draw = Draw(3)
+    lines = [
+        *(make(draw) for make in ALL for _ in range(150)),
+        *WAITS,
+        *(["MEMORY", "USAGE", "a"], ["XINFO", "STREAM", "a"], ["OBJECT", "FREQ", "a"], ["OBJECT", "HELP"]),
+        *(["SORT", "a", *words] for words in (["STORE", "b", "STORE", "c"], ["GET", "STORE", "b"], ["STORE"])),
+        *(["PING", "a"], ["PUBLISH", "a", "b"], ["WATCH", "a", "b"], ["MSET", "a", 1, "b"], ["XREAD", "STREAMS", "a"]),
+        *(["BITFIELD", "a", *words.split()] for words in ("", "GET u8", "OVERFLOW SAT GET u8 0", "OVERFLOW", "x")),
+    ]
+    agree([["COMMAND", part, *map(str, words)] for words in lines for part in ("GETKEYS", "GETKEYSANDFLAGS")])
+
+
 def test_clients_are_listed_and_killed(engine: Engine) -> None:
     a, b = engine.client("10.0.0.1:5"), engine.client("10.0.0.2:6")
     a.call("CLIENT", "SETNAME", "first")
@@ -126,10 +166,11 @@ def test_clients_are_listed_and_killed(engine: Engine) -> None:
 def test_a_pause_holds_everybody(engine: Engine) -> None:
     a, b = engine.client(), engine.client()
     a.call("CLIENT", "PAUSE", 100)
-    assert b.feed(b"PING\r\n") == 0
+    assert b.exchange(b"PING\r\n") == b""
     engine.move(101)
     engine.tick()
-    assert b.exchange(b"PING\r\n") == b"+PONG\r\n"
+    b.feed(b"")
+    assert b.take() == b"+PONG\r\n"
 
 
 @pytest.mark.parametrize("section", ["server", "clients", "memory", "stats", "keyspace", "commandstats", "all"])
@@ -144,8 +185,23 @@ def test_info_has_its_sections(client: Client, section: str) -> None:
         assert fields["cmdstat_set"] == "calls=1,rejected_calls=0,failed_calls=0"
 
 
-def test_monitor_shows_commands(engine: Engine) -> None:
-    a, b = engine.client(), engine.client("10.0.0.9:9")
-    assert a.call("MONITOR") == b"+OK\r\n"
-    b.call("SET", "key", 'a "b" \x01')
-    assert a.take() == b'+1700000000.000000 [0 10.0.0.9:9] "SET" "key" "a \\"b\\" \\x01"\r\n'
+def test_monitor_shows_what_redis_shows(engine: Engine, oracle: Oracle) -> None:
+    """Commands when they were run, with their database then; no passwords, and nothing of who administers."""
+    lines = """SELECT 3|SET a 1|AUTH x|AUTH default x|HELLO 2|HELLO 3 AUTH default x|HELLO 2 SETNAME n AUTH default y
+        MULTI|SET a 2|SELECT 1|GET a|EXEC|WATCH a|MULTI|NOPE|EXEC|GET|CONFIG GET x|CLIENT GETNAME|CLIENT LIST
+        DEBUG JMAP|SLOWLOG GET|OBJECT HELP|INFO x|SUBSCRIBE a|UNSUBSCRIBE a|EXEC|MULTI|SET x 1|DISCARD|SWAPDB 0 1
+        BLPOP none 0.01|MULTI|BLPOP none 0|AUTH z|EXEC|PUBLISH a b|INCR list|RPUSH list x|INCR list|RESET|WAIT 0 0"""
+    commands = [c.split() for line in lines.splitlines() for c in line.strip().split("|")]
+    mine, theirs, client, link = engine.client(), oracle.link(), engine.client(), oracle.link()
+    mine.call("MONITOR")
+    theirs.call("MONITOR")
+    for words in [*commands, ["SET", "bytes", b'"\\\n\r\t\a\b\0\x7f\xff'], ["ECHO", "the end"]]:
+        client.feed(encode(*words))
+        engine.move(20)
+        engine.tick()
+        link.call(*words)
+    shown = theirs.until(b'"ECHO" "the end"\r\n')
+    link.close()
+    theirs.close()
+    line = re.compile(rb"\+\d+\.\d{6} \[(\d+) [^]]*\]")
+    assert line.sub(rb"\1", mine.take()) == line.sub(rb"\1", shown)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from pathlib import Path
 
 import pytest
+import resporacle
 from cltest import soak, wait_until
 from raftlink import QUICK
 from raftresp import OURS, PORT, RespNode, resp_node
+from respcommands import ALL
+from respdraw import Draw
 
 from corelane.apps.raft.service.client import Client
 from corelane.apps.raft.service.service import serve
@@ -33,6 +37,17 @@ def test_redis_cli_and_redis_benchmark() -> None:
             assert "Error" not in said, said
             assert said.count("requests per second") >= 18, said
         assert node.stat("port_resp_lost") == 0
+
+
+def test_generated_commands_are_answered_as_redis_answers_them() -> None:
+    if why := resporacle.missing():
+        pytest.skip(why)
+    draw = Draw(5)
+    commands = [[w if isinstance(w, bytes) else str(w) for w in make(draw)] for make in ALL[:-1] for _ in range(40)]
+    with resp_node() as node, node.client() as client, contextlib.closing(resporacle.Oracle()) as oracle:
+        client.link.sendall(b"".join(encode(*words) for words in commands))
+        ours = b"".join(client.reply() for _ in commands)
+        resporacle.compare(commands, ours, oracle.control.calls(commands))
 
 
 def test_reads_are_confirmed_and_writes_are_entries() -> None:
