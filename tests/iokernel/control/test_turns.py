@@ -24,6 +24,7 @@ from corelane.iokernel.areas.areas import Areas
 from corelane.iokernel.control import listener, turns
 from corelane.iokernel.control.callers import Came
 from corelane.iokernel.control.jobs import Jobs
+from corelane.iokernel.control.multiplexer import Multiplexer
 from corelane.iokernel.control.registry import Grant
 from corelane.iokernel.control.server import ControlServer
 from corelane.iokernel.control.turns import Turns
