@@ -247,8 +247,11 @@ def test_an_append_that_has_not_begun_is_refused(serve: Serve, tmp_path: Path) -
         assert results[[1, 3]].tolist() == [results[0] + 1, results[0] + 2]
 
 
-def test_what_a_handler_leaves_open_is_closed_before_the_next_request(serve: Serve) -> None:
+def test_what_a_handler_leaves_open_is_closed_before_the_next_request(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also by code from the cache."""
+    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path))
     for cached in (False, True):
         state = np.zeros(2, np.int64)
         forget = make_forget(state)

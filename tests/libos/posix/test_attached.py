@@ -176,7 +176,7 @@ def test_where_cores_move_a_stock_server_shares_one(machine: Machine) -> None:
         server = machine.serve(*memcached())
     clients = [machine.connect(11211) for _ in range(5)]
     exchange(clients[0], STORE, b"STORED\r\n")
-    for _ in range(3):
+    for _ in range(20):
         for client in clients:
             exchange(client, GET, VALUE)
     cores: dict[str, Any] = {
