@@ -73,7 +73,7 @@ def test_an_interrupt_ends_connecting():
 
 
 def test_everything_is_answered_and_counted(reference: Reference):
-    result = run(reference.port, udp=reference.udp, records=1 << 14)
+    result = run(reference.port, udp=reference.udp, records=1 << 14, drain_s=20.0)
     c = result.counts
     assert c["offered"] == c["answered"] == len(latencies(result.records)) > 0
     assert reference.counts()["answers"] == c["answered"]
@@ -86,7 +86,7 @@ def test_everything_is_answered_and_counted(reference: Reference):
 
 def test_latency_holds_what_the_server_kept(reference: Reference):
     kept_ns = 3_000_000
-    result = run(reference.port, udp=reference.udp, hold_ns=(kept_ns,), connections=64)
+    result = run(reference.port, udp=reference.udp, hold_ns=(kept_ns,), connections=64, drain_s=20.0)
     assert result.counts["answered"] == result.counts["offered"]
     assert result.latency.min >= kept_ns
     assert reference.kept.min >= kept_ns
@@ -94,7 +94,7 @@ def test_latency_holds_what_the_server_kept(reference: Reference):
 
 
 def test_the_warm_up_is_not_measured(reference: Reference):
-    result = run(reference.port, udp=reference.udp, arrivals="uniform", warm_s=0.05, records=1 << 14)
+    result = run(reference.port, udp=reference.udp, arrivals="uniform", warm_s=0.05, records=1 << 14, drain_s=20.0)
     assert result.counts["offered"] == pytest.approx(RATE * SECONDS, abs=2)
     # On a busy machine some of the warm-up come too late to be asked.
     assert RATE * SECONDS + 2 < reference.counts()["requests"] <= RATE * (SECONDS + 0.05) + 2
@@ -132,7 +132,7 @@ def test_the_same_seed_draws_the_same_arrivals():
 
 def test_given_arrivals_are_replayed(reference: Reference):
     given = [1_000_000 * k + 300 * k * k for k in range(60)]
-    result = run(reference.port, udp=reference.udp, replay_ns=given, threads=2, records=1 << 14)
+    result = run(reference.port, udp=reference.udp, replay_ns=given, threads=2, records=1 << 14, drain_s=20.0)
     due = np.sort(latencies(result.records)["due_ns"].astype(np.int64))
     assert np.abs(due - np.array(given)).max() <= 2
 
@@ -169,7 +169,7 @@ def test_a_closed_loop_keeps_its_window():
 
 
 def test_runs_follow_each_other_on_the_same_connections():
-    with Reference(udp=False) as server, SockLoad(asked(server.port)) as load:
+    with Reference(udp=False) as server, SockLoad(asked(server.port, drain_s=20.0)) as load:
         load.connect()
         for _ in range(3):
             balanced(load.run(RATE, 0.05))
@@ -179,7 +179,7 @@ def test_runs_follow_each_other_on_the_same_connections():
 
 def test_fresh_connections():
     with Reference(udp=False) as server:
-        result = run(server.port, 500, 0.1, fresh=True, connections=32)
+        result = run(server.port, 500, 0.1, fresh=True, connections=32, drain_s=20.0)
         assert result.counts["answered"] == result.counts["offered"] > 0
         assert server.counts()["connections"] == result.counts["answered"]
         assert result.counts["reconnects"] == 0
@@ -195,7 +195,7 @@ def test_progress_is_told_meanwhile(reference: Reference):
 
 
 def test_sleeping_clients_measure_too(reference: Reference):
-    result = run(reference.port, 200, udp=reference.udp, spin=False)
+    result = run(reference.port, 200, udp=reference.udp, spin=False, drain_s=20.0)
     assert result.counts["answered"] == result.counts["offered"]
 
 
