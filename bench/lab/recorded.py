@@ -48,7 +48,7 @@ def load_of_requests(seen: Table, seconds: float) -> loads.Load:
     """The requests of an application that writes down all of them. CorelaneError if there are none.
 
     Its `said` has what became of them there: p50_us and p99_us of their latency, besides_ns (what a request takes
-    besides its handler where nothing is in its way: the tenth percentile), waited (part of the time in handlers in
+    besides its handler where nothing is in its way: the first percentile), waited (part of the time in handlers in
     which they waited), kthreads."""
     calls = [i for i, name in enumerate(seen.names) if name.startswith(_CALLS)]
     left_out = shared(seen.messages) | ((seen.messages["flags"] & STALLED) != 0)
@@ -65,7 +65,7 @@ def load_of_requests(seen: Table, seconds: float) -> loads.Load:
         "kthreads": len(np.unique(messages["kthread"])),
         "p50_us": float(np.percentile(us, 50)),
         "p99_us": float(np.percentile(us, 99)),
-        "besides_ns": round(float(np.percentile(us * 1e3 - handled, 10))),
+        "besides_ns": round(float(np.percentile(us * 1e3 - handled, 1))),
         "waited": float(waited.sum() / max(handled.sum(), 1.0)),
     }
     at = (messages["begin"] - messages["begin"].min()).astype(float) * ns

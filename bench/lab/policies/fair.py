@@ -6,6 +6,7 @@ from typing import Any
 
 from ..acts import attained_ns
 from ..mechanisms.ranking import KEY, enact, grant
+from ..table import QUANTUM
 
 SOURCE = "a baseline: weighted fair queueing of core time (start-time fair queueing, Goyal et al., 1996), by quanta"
 SWEEP: dict[str, tuple[float, ...]] = {"quantum_us": (10, 50, 200, 1000)}
@@ -15,12 +16,14 @@ _BEGAN, _THERE = 0, 1  # words of jobs[j].memory: virtual time at its arrival; w
 
 
 def fair(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, quantum_us: Any = 100.0) -> None:
-    """Virtual time of a job: core time that it has held over its weight, from the least of the others on."""
+    """Virtual time of a job: core time that it has held over its weight, from the least of the others on. That of a job
+    that runs is the one with which its quantum began: so it has the core until that is over, and who comes waits."""
     least = 1e300
     j = view.first
     while j >= 0:
         if jobs[j].memory[_THERE] > 0.0:
-            jobs[j].memory[KEY] = jobs[j].memory[_BEGAN] + attained_ns(view, jobs, j) / jobs[j].weight
+            if jobs[j].cores == 0 or (view.event == QUANTUM and j == view.job):
+                jobs[j].memory[KEY] = jobs[j].memory[_BEGAN] + attained_ns(view, jobs, j) / jobs[j].weight
             least = min(least, jobs[j].memory[KEY])
         j = jobs[j].next
     j = view.first

@@ -78,6 +78,14 @@ def test_fair_shares_go_by_weight(run):
     assert ran.completion_ns.tolist() == pytest.approx([6e6, 4e6], abs=3e4)
 
 
+def test_fair_shares_are_by_quanta_whoever_comes(run):
+    """Each job that came once took a core from one that ran."""
+    at = np.arange(40) * 1000
+    ran = run(at, np.full(40, 10_000.0), cores=4, chosen="fair", settings={"quantum_us": 12.0})
+    assert ran.gifts == 40
+    assert not ran.jobs["preempted"].any()
+
+
 @pytest.mark.soak(takes_s=10)
 def test_the_static_setting_is_what_is_given_to_each(run):
     kind = Kind(max_cores=4)
