@@ -1,7 +1,6 @@
 /* See call.h. The checks and their order are Redis' processCommand: a client sees the same error of two. */
 #include "call.h"
 #include "block.h"
-#include "commands.h"
 #include "db.h"
 #include "durable.h"
 #include "evict.h"
@@ -161,19 +160,24 @@ static bool allowed(struct cl_resp_client *c, const struct cl_rcmd *cmd)
     return true;
 }
 
+static bool is(const struct cl_rcmd *cmd, const char *name)
+{
+    return strcmp(cmd->name, name) == 0;
+}
+
 static bool writes_or_publishes(const struct cl_rcmd *cmd)
 {
-    return (cmd->flags & CL_RF_WRITE) || cmd->fn == cl_cmd_publish;
+    return (cmd->flags & CL_RF_WRITE) || is(cmd, "publish");
 }
 
 /* Whether CLIENT PAUSE keeps it from running. */
 static bool paused(struct cl_resp_client *c, const struct cl_rcmd *cmd)
 {
     struct cl_resp *r = c->r;
-    bool held = r->pause_all || writes_or_publishes(cmd);
     if (cl_likely(r->paused_until_ms <= r->now_ms))
         return false;
-    for (struct cl_rargs *args = cmd->fn == cl_cmd_exec ? c->queue : NULL; args && !held; args = args->next)
+    bool held = r->pause_all || writes_or_publishes(cmd);
+    for (struct cl_rargs *args = is(cmd, "exec") ? c->queue : NULL; args && !held; args = args->next)
         held = writes_or_publishes(args->cmd);
     return held;
 }
@@ -196,7 +200,7 @@ static bool secret(const struct cl_resp_client *c, const struct cl_rcmd *cmd, ui
 {
     if (!(cmd->flags & CL_RF_SECRET) || n == 0)
         return false;
-    return cmd->fn == cl_cmd_auth || (n > 2 && ARG_IS(c, n - 1, "auth")) || (n > 3 && ARG_IS(c, n - 2, "auth"));
+    return is(cmd, "auth") || (n > 2 && ARG_IS(c, n - 1, "auth")) || (n > 3 && ARG_IS(c, n - 2, "auth"));
 }
 
 static void show_argument(struct cl_resp_client *to, struct cl_slice arg)
