@@ -42,8 +42,8 @@ bool cl_posix_overtakes(void);
 void cl_posix_keep(void);
 /* Whether what comes is seen to while the thread makes no call: it keeps a kthread, or they have their own threads. */
 bool cl_posix_keeps(void);
-/* One turn of the kthread that the thread keeps. alone: nobody else sleeps for its descriptor, as of now. True: turn again
- * before sleeping. */
+/* One turn of the kthread that the thread keeps. alone: nobody else sleeps for its descriptor, as of now. True: turn
+ * again before sleeping. */
 bool cl_posix_turn(bool alone);
 /* Around a sleep, after a turn that returned false: the descriptor for which to sleep, too, or -1. `begin` false: do not
  * sleep, but turn again. */

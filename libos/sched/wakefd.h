@@ -9,9 +9,9 @@
  * is not readable any more. A waker's write may come late, after the kthread is up again. Then one sleep ends for
  * nothing, as with every parker, and cl_wakefd_look takes the write away.
  *
- * While the kthread is up the descriptor says nothing. For one that is in an epoll the kernel calls back with each frame
- * that comes, and with each that has left, through all epoll descriptors above it. So the NIC's descriptor is taken out
- * of a kthread that has been up for long, until it sleeps, where nobody else sleeps for it (cl_kthread_alone).
+ * While the kthread is up the descriptor says nothing. For a NIC's that is in an epoll the kernel calls back with each
+ * frame that comes, and with each that has left, through all epoll descriptors above it. So that is taken out of a
+ * kthread's that has been up for long, until it sleeps, where nobody else sleeps for it (cl_kthread_alone).
  *
  * Kthread only, but for cl_wakefd_new and _delete. */
 #ifndef CORELANE_LIBOS_SCHED_WAKEFD_H

@@ -60,8 +60,9 @@ CL_API int cl_kthread_turn(struct cl_sched *sched, unsigned k);
  * same for the life of the scheduler, which closes it. Readable before the first turn, and when the scheduler stops.
  * -EINVAL. Any thread. */
 CL_API int cl_kthread_fd(const struct cl_sched *sched, unsigned k);
-/* Whether only who turns kthread k sleeps for its descriptor, as of now; at first others may, too. Then the kernel is not
- * asked to tell of frames while it is up for long, which saves a part of each. Whoever turns it next. */
+/* Whether only who turns kthread k sleeps for its descriptor, as of now; at first others may, too. Then the kernel is
+ * not asked to tell of frames while k is up for long, which saves a part of each. k has a descriptor. By who turns it
+ * next. */
 CL_API void cl_kthread_alone(struct cl_sched *sched, unsigned k, bool alone);
 /* Let go of it: another thread may adopt it. What comes until then waits, or siblings take it. -EPERM, -EDEADLK,
  * -ECHILD, -ESHUTDOWN; -EBUSY: an iokernel manages the cores, and counts on the thread that it was told of. */

@@ -1,6 +1,6 @@
 /* Kthreads that nobody adopts, which threads borrow: what each call answers where it may not be made; no two are inside
- * of one at a time; what a call leaves undone is done by turns, and a timer that it arms while the kthread sleeps rings;
- * when a NIC's frames are told of.
+ * of one at a time; what a call leaves undone is done by turns, and a timer that it arms while the kthread sleeps
+ * rings; when a NIC's frames are told of.
  * Usage: borrow KTHREADS MODE */
 #include "adopted.h"
 
