@@ -68,7 +68,6 @@ DIFFERENT: dict[str, dict[str, list[str]]] = {
             "chunks '3\\r\\nabc\\r\\n0\\r\\nX y\\r\\n\\r\\n'",
             "chunks '3\\r\\nabc\\r\\n0\\r\\n X: y\\r\\n\\r\\n'",
             "chunks '3;\\x00\\r\\nabc\\r\\n0\\r\\n\\r\\n'",
-            "chunks '3\\r\\nabc\\r\\n'",
         ],
     },
     "A host has the characters of one and a port of digits; which name it is is not looked at (RFC 9110, 7.2)": {

@@ -105,6 +105,16 @@ void cl_sockload_worker_lose(struct cl_worker *w, struct cl_request *r)
         cl_sockload_worker_fail(w, -ECONNRESET, "the server ended a connection while keys were stored");
 }
 
+void cl_sockload_worker_hear(struct cl_worker *w, const uint8_t *in, uint32_t n)
+{
+    if (w->heard[0])
+        return;
+    uint32_t i = 0;
+    for (; i < n && i < sizeof(w->heard) - 1 && in[i] != '\r' && in[i] != '\n'; i++)
+        w->heard[i] = in[i] >= 32 && in[i] < 127 ? (char)in[i] : '.';
+    w->heard[i] = 0;
+}
+
 void cl_sockload_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expected)
 {
     if (c->outstanding && c->in_len > c->in_at)

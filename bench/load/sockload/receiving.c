@@ -26,16 +26,6 @@ static bool worth_telling(int64_t n, uint32_t worth)
     return n > 0 && worth >= CL_SOCKLOAD_ERROR;
 }
 
-void cl_sockload_worker_hear(struct cl_worker *w, const uint8_t *in, uint32_t n)
-{
-    if (w->heard[0])
-        return;
-    uint32_t i = 0;
-    for (; i < n && i < sizeof(w->heard) - 1 && in[i] != '\r' && in[i] != '\n'; i++)
-        w->heard[i] = in[i] >= 32 && in[i] < 127 ? (char)in[i] : '.';
-    w->heard[i] = 0;
-}
-
 /* Take the answers that are there. False: what is there is no answer. */
 static bool take_answers(struct cl_worker *w, struct cl_conn *c, uint64_t came, bool end)
 {

@@ -90,7 +90,7 @@ MISTAKES = {
                 "    raft_ahead_answer(a, &token, CL_RAFT_OK, mine, sizeof mine);\n",
             ),
         ),
-        45,
+        872,
     ),
     "answers writes before they are committed": Mistake(
         AHEAD,
@@ -120,7 +120,7 @@ MISTAKES = {
     "applies what a former leader has done, though its place was lost": Mistake(
         MACHINE,
         (("get64(p + 8) != m->epoch || get64(p + 16) != m->next", "!m"),),
-        22,
+        103,
         shows="not linearizable|cannot be applied|no command begins|state-machine safety",
     ),
     # Of the world, which took the only one that a configuration in a stopped node's log still needed.
