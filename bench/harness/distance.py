@@ -8,7 +8,7 @@ round trip of a cache line before and after it.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from .openloop import Curve
@@ -26,10 +26,12 @@ def distance(*lines_ns: float) -> str:
 
 
 class ByDistance:
-    """Peaks of arms, by the distance of the cores while they were searched for."""
+    """Peaks of arms, by the distance of the cores while they were searched for. goals: what was promised of a figure's
+    arm at each distance, of which the figure itself has the lower one."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, goals: Mapping[str, float] | None = None) -> None:
         self._session = session
+        self._goals = goals or {}
         self._searches: dict[str, Callable[[], Curve]] = {}
         self._lines_ns: dict[str, list[float]] = {NEAR: [], FAR: [], MOVED: []}
         self._peaks_rps: dict[str, dict[str, list[float]]] = {NEAR: {}, FAR: {}, MOVED: {}}
@@ -63,6 +65,11 @@ class ByDistance:
         """The median of an arm's peaks at each distance that there was."""
         found = {where: self._peaks_rps[where].get(name, []) for where in (NEAR, FAR)}
         return {where: statistics.median(rates) for where, rates in found.items() if rates}
+
+    def beside(self, name: str) -> dict[str, float]:
+        """For the figure of an arm: its medians, and what they are of the goals there."""
+        found = self.medians(name)
+        return found | {f"{at} / {goal:,.0f}": found[at] / goal for at, goal in self._goals.items() if at in found}
 
     def report(self) -> None:
         """Settings and a note that name the distance, and what each arm carried at it."""

@@ -1,7 +1,8 @@
 """The key-value store over TCP: GETs of 16-byte keys with values of 64 bytes, Zipf 0.99, on 1 000 connections with one
 request under way on each.
 
-Ours on the memory NIC: its peak in an open loop, near and far. Then one client over AF_XDP on a veth pair for all
+Ours on the memory NIC: its peak in an open loop, near and far; by turns with what bounds it, an echo over the same TCP
+and a reflector of segments, which is no TCP. Then one client over AF_XDP on a veth pair for all
 servers, ours over AF_XDP, memcached with one thread and redis-server on Linux' TCP: what they carry in a closed loop,
 with and without pipelines; and latency at half of what memcached carries. At last memory per item. Between them other
 loads of ours, and of all servers on that link, also by a client on kernel sockets: kinds.py.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -19,13 +21,14 @@ from typing import Any
 from ...drivers.linux import netns
 from ..baseline import memcached, redis
 from ..harness import rest
-from ..harness.distance import ByDistance
+from ..harness.distance import FAR, NEAR, ByDistance
 from ..harness.load import Load
 from ..harness.numbers import number, pairwise
 from ..harness.openloop import Point, middle
 from ..harness.peaks import find_peaks
 from ..harness.plot import Canvas
 from ..harness.session import Session
+from ..tcp import links
 from . import items, kinds, servers
 from .scripts import Script, Space
 
@@ -38,6 +41,7 @@ FIGURES = (
     "kv-tcp.bytes_per_item",
 )
 
+GOALS = {NEAR: 3e6, FAR: 1.8e6}  # GETs/s through one core on the memory NIC
 KEYS = 100_000
 CONNECTIONS = 1000
 PIPELINES = (1, 16)
@@ -47,6 +51,7 @@ FRACTIONS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1)  # of the peak, in th
 HALF = 0.5  # of what memcached carries, at which latency is measured
 OURS, MEMCACHED, REDIS = "ours", "memcached", "redis-server"
 MEMORY = "ours, memory"
+ECHO, FLOOR = "bound: an echo over this TCP", "bound: a reflector of segments"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,26 +69,31 @@ def run(session: Session) -> None:
         "connections": CONNECTIONS,
         "links": {
             MEMORY: "memory link: client and server in one process",
+            ECHO: f"as {MEMORY}; {links.REQUEST_BYTES} bytes and the same back",
+            FLOOR: f"as {ECHO}",
             "all others": "the client over AF_XDP on a veth pair; ours over AF_XDP, the others on Linux' TCP",
         },
     }
-    alone = peak(session, space, 0.3 * session.seconds)
+    alone, bounds = peak(session, space, 0.3 * session.seconds)
     kinds.measure(session, space, 0.1 * session.seconds)
-    beside_others(session, space, alone, 0.3 * session.seconds, 0.2 * session.seconds)
+    beside_others(session, space, alone, bounds, 0.3 * session.seconds, 0.2 * session.seconds)
     memory_per_item(session)
 
 
-def peak(session: Session, space: Space, seconds: float) -> list[float]:
-    """What one core carries over the memory NIC: the peaks of the rounds."""
-    by_distance = ByDistance(session)
+def peak(session: Session, space: Space, seconds: float) -> tuple[list[float], dict[str, float]]:
+    """What one core carries over the memory NIC: the peaks of the rounds, and the bounds by their names."""
+    by_distance = ByDistance(session, GOALS)
     with (
         servers.on_memory(session.two_cores, space, CONNECTIONS) as client,
         client(space.memcached(), CONNECTIONS) as load,
+        links.memory(session.two_cores) as plain,
+        plain.client("ask", connections=CONNECTIONS) as echo,
+        links.floor(session.two_cores, "ask", connections=CONNECTIONS) as floor,
     ):
-        found = find_peaks(
-            session, {MEMORY: load.measure}, seconds=0.7 * seconds, by_distance=by_distance, across=(MEMORY,)
-        )
-        peaks = [curve.peak_rps for curve in found[MEMORY]]
+        arms = {MEMORY: load.measure, ECHO: Load(echo).measure, FLOOR: floor.measure}
+        searched = find_peaks(session, arms, seconds=0.7 * seconds, by_distance=by_distance, across=tuple(arms))
+        found = {name: [curve.peak_rps for curve in curves] for name, curves in searched.items()}
+        peaks = found[MEMORY]
         session.curves(
             {MEMORY: load.measure},
             {MEMORY: statistics.median(peaks)},
@@ -92,8 +102,10 @@ def peak(session: Session, space: Space, seconds: float) -> list[float]:
             explain={MEMORY: load.explain},
         )
     by_distance.report()
-    session.figure("kv-tcp.rps_per_core", statistics.median(peaks), runs=peaks, beside=by_distance.medians(MEMORY))
-    return peaks
+    bounds = {name: statistics.median(found[name]) for name in (ECHO, FLOOR)}
+    beside = by_distance.beside(MEMORY) | bounds
+    session.figure("kv-tcp.rps_per_core", statistics.median(peaks), runs=peaks, beside=beside)
+    return peaks, bounds
 
 
 def why_not(session: Session) -> str:
@@ -103,8 +115,10 @@ def why_not(session: Session) -> str:
     return netns.missing() or memcached.missing() or redis.missing() or ""
 
 
-def beside_others(session: Session, space: Space, alone: list[float], seconds: float, rows_s: float) -> None:
-    """Ours and the others on one link; rows_s: for the rows of kinds.py."""
+def beside_others(
+    session: Session, space: Space, alone: list[float], bounds: dict[str, float], seconds: float, rows_s: float
+) -> None:
+    """Ours and the others on one link; alone, bounds: as of `peak`; rows_s: for the rows of kinds.py."""
     ports = {OURS: servers.OURS_PORT, MEMCACHED: servers.MEMCACHED_PORT, REDIS: servers.REDIS_PORT}
     if why := why_not(session):
         for server in ports:
@@ -122,8 +136,13 @@ def beside_others(session: Session, space: Space, alone: list[float], seconds: f
             ):
                 return Load(load).measure(rate, slot)
 
+        def echo(rate: float, slot: float) -> Point:
+            rest.demand("a server on a veth pair")
+            with pair.veth.ours(), pair.veth.client("ask", connections=CONNECTIONS) as load:
+                return Load(load).measure(rate, slot)
+
         arms: dict[str, Callable[[], Point]] = {}
-        slot = 0.7 * seconds / ROUNDS / len(ports) / len(PIPELINES)
+        slot = 0.6 * seconds / ROUNDS / len(ports) / len(PIPELINES)
         for pipeline in PIPELINES:
             gets, resp = space.memcached(pipeline), space.redis(pipeline)
             for server in ports:
@@ -132,26 +151,27 @@ def beside_others(session: Session, space: Space, alone: list[float], seconds: f
         for name, points in found.items():
             session.point(name, middle(points))
         rates = {server: [p.achieved_rps for p in found[_arm(server, 1)]] for server in ports}
-        compare(session, rates, alone)
+        compare(session, rates, alone, bounds)
         rate = HALF * statistics.median(rates[MEMCACHED])
         script = space.memcached()
-        slot = 0.3 * seconds / ROUNDS / 2
-        tails = session.interleave(
-            {server: partial(point, server, script, rate, slot) for server in (OURS, MEMCACHED)}, ROUNDS
-        )
+        slot = 0.4 * seconds / ROUNDS / 3
+        asked = {server: partial(point, server, script, rate, slot) for server in (OURS, MEMCACHED)}
+        tails = session.interleave(asked | {ECHO: partial(echo, rate, slot)}, ROUNDS)
         kinds.beside(session, pair, ports, space, rows_s)
     for server, points in tails.items():
         session.point(f"{server}, at half of memcached's rate", middle(points))
-    gains = [[p.p99_us for p in tails[server]] for server in (MEMCACHED, OURS)]
-    session.ratio_figure("kv-tcp.p99_gain", gains[0], gains[1])
+    p99s = {server: [p.p99_us for p in points] for server, points in tails.items()}
+    bound = pairwise(p99s[MEMCACHED], p99s[ECHO]).median
+    beside = {ECHO: bound} if math.isfinite(bound) else {}
+    session.ratio_figure("kv-tcp.p99_gain", p99s[MEMCACHED], p99s[OURS], beside=beside)
 
 
 def _arm(server: str, pipeline: int) -> str:
     return server if pipeline == 1 else f"{server}, pipelines of {pipeline}"
 
 
-def compare(session: Session, rates: dict[str, list[float]], alone: list[float]) -> None:
-    """Our peak on the memory NIC over what the others carry on a veth pair; beside it all on that."""
+def compare(session: Session, rates: dict[str, list[float]], alone: list[float], bounds: dict[str, float]) -> None:
+    """Our peak on the memory NIC over what the others carry on a veth pair; beside it all on that, and the bounds."""
     ours = statistics.median(alone)
     for server, figure in ((MEMCACHED, "kv-tcp.over_memcached"), (REDIS, "kv-tcp.over_redis")):
         if not ours or not all(rates[server]):
@@ -159,7 +179,9 @@ def compare(session: Session, rates: dict[str, list[float]], alone: list[float])
             continue
         same = pairwise(rates[OURS], rates[server])
         runs = [ours / rate for rate in rates[server]]
-        session.figure(figure, statistics.median(runs), runs=runs, beside={"all on a veth pair": same.median})
+        theirs = statistics.median(rates[server])
+        beside = {"all on a veth pair": same.median} | {name: rate / theirs for name, rate in bounds.items()}
+        session.figure(figure, statistics.median(runs), runs=runs, beside=beside)
 
 
 def memory_per_item(session: Session) -> None:

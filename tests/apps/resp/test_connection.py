@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from respcommands import ALL
@@ -15,6 +16,7 @@ from respwire import replies
 from corelane.apps.resp import Client, Engine
 from corelane.apps.resp.engine import encode
 
+ROOT = Path(__file__).resolve().parents[3]
 LATER = (b"waitaof",)  # commands of a Redis that is younger than Debian's
 
 
@@ -135,6 +137,24 @@ def test_arity_flags_and_keys_are_those_of_redis(client: Client, oracle: Oracle)
         if mine[:2] != yours[:2] or not same_keys or (flags[0] != flags[1] and not container):
             wrong.append((mine[:2], mine[3:6], flags[0], yours[1], yours[3:6], flags[1]))
     assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_commands_that_only_redis_has_are_listed(client: Client, oracle: Oracle) -> None:
+    """In docs/resp.md, each of them, and none that is here."""
+    ours = {x.value for x in replies(client.call("COMMAND", "LIST"))[0][0].value}
+    theirs = {x.value for x in oracle.control.call("COMMAND", "LIST").value}
+    table = (ROOT / "docs" / "resp.md").read_text().partition("| what is not here | commands |\n")[2]
+    listed = {name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[2])}
+    listed = {name.lower().replace(" ", "|").encode() for name in listed}
+
+    def listed_as(name: bytes) -> bytes:
+        """As itself, with all parts of its container, or with all other parts of that."""
+        ways = (name, name.partition(b"|")[0], name.partition(b"|")[0] + b"|...")
+        return next((way for way in ways if way in listed), b"")
+
+    found = {name: listed_as(name) for name in theirs - ours}
+    assert not [name for name, way in found.items() if not way]
+    assert listed == set(found.values())
 
 
 def test_keys_of_a_command_line_are_those_that_redis_finds(agree: Callable[..., None]) -> None:

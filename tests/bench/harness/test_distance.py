@@ -46,10 +46,11 @@ def test_distance(lines: tuple[float, ...], said: str) -> None:
 def test_peaks_are_sorted_by_the_line_before_and_after() -> None:
     session = Fake([75.0, 80.0, 80.0, 340.0, 340.0, 350.0])
     peaks = iter([6e6, 4e6, 3e6])
-    by = ByDistance(session)
+    by = ByDistance(session, {NEAR: 5e6, FAR: 4e6})
     search = by.watched("kv", lambda: Found(next(peaks)))
     assert [search().peak_rps for _ in range(3)] == [6e6, 4e6, 3e6]
     assert by.medians("kv") == {NEAR: 6e6, FAR: 3e6}
+    assert by.beside("kv") == {NEAR: 6e6, FAR: 3e6, "near / 5,000,000": 1.2, "far / 4,000,000": 0.75}
     by.report()
     assert session.settings["by_distance"] == {
         NEAR: {"line_ns": [75.0, 80.0], "peaks_rps": {"kv": [6e6]}},

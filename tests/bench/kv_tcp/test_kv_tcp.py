@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 
@@ -11,7 +12,9 @@ from cltest import netns_missing, wait_until
 from cltest.netns import skip_without_af_xdp
 
 from corelane.apps.kv import Session, Store
-from corelane.bench.kv_tcp import items, kinds, servers
+from corelane.bench.harness.openloop import Curve, Measure, Point
+from corelane.bench.harness.session import Session as BenchSession
+from corelane.bench.kv_tcp import items, kinds, kv_tcp, servers
 from corelane.bench.kv_tcp.scripts import Space
 from corelane.drivers.nic.loadgen.loadgen import Limits
 
@@ -63,6 +66,28 @@ def test_an_answer_that_differs_is_found() -> None:
             return point.extra.get("wrong", 0) > 0
 
         wait_until(found, what="an answer, on a machine that may do something else")
+
+
+def test_what_bounds_it_answers_as_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An echo over the same TCP and a reflector, by turns with ours; what they carry stands beside the figures."""
+    found: dict[str, Point] = {}
+
+    def few(_: object, arms: dict[str, Measure], **__: object) -> dict[str, list[Curve]]:
+        found.update((name, measure(1000, 0.1)) for name, measure in arms.items())
+        return {name: [Curve([], "")] for name in arms}
+
+    monkeypatch.setattr(kv_tcp, "CONNECTIONS", 20)
+    monkeypatch.setattr(kv_tcp, "find_peaks", few)
+    session = BenchSession("kv_tcp", cores=cores(), progress=io.StringIO())
+    monkeypatch.setattr(session, "curves", lambda *_, **__: None)
+    _, bounds = kv_tcp.peak(session, SPACE, 1.0)
+    assert set(found) == {kv_tcp.MEMORY, *bounds}
+    assert all(point.answered > 0 for point in found.values())
+    assert session.figures["kv-tcp.rps_per_core"]["beside"] == bounds
+    rates = {"ours": [4.0], "memcached": [2.0], "redis-server": [1.0]}
+    kv_tcp.compare(session, rates, [8.0], dict.fromkeys(bounds, 6.0))
+    over = session.figures["kv-tcp.over_memcached"]["beside"]
+    assert over == {"all on a veth pair": 2.0} | dict.fromkeys(bounds, 3.0)
 
 
 @pytest.mark.root

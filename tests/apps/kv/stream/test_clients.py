@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
+import re
 import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,6 +78,16 @@ def test_pymemcache(server: KvServer) -> None:
         assert client.version().startswith(b"corelane")
         client.raw_command(b"verbosity 1")
         client.quit()
+
+
+def test_pymemcache_s_own_tests() -> None:
+    """Those against a server, which are in its package. It has memcached's usual memory: they set a lower limit."""
+    tests = Path(needed("pymemcache.test", "pymemcache").__file__).parent / "test_integration.py"
+    words = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--server", OURS, "--port", str(PORT), str(tests)]
+    with kv_server(memory_bytes=64 << 20) as server:
+        done = server.space.run([sys.executable, "-m", "pytest", *words], timeout_s=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) >= 90, done.stdout
 
 
 def test_python_memcached(server: KvServer) -> None:
