@@ -21,6 +21,7 @@ LATER = (
     "2026-11-attacks-again-xeon.md",
     "2026-11-stock-servers-and-laboratory-xeon.md",
     "2026-11-tracing-and-batches-again-xeon.md",
+    "2026-11-ground-and-traces-xeon.md",
 )
 MOVES = "2026-11-full-run-epyc.md"  # of what taking a core costs
 ONE_LINK = {  # figure: what the note says of the same over one link
