@@ -13,7 +13,7 @@ from typing import Any
 
 from ...libos.trace.commands import NEVER
 from ...libos.trace.stages import STALLED, WINDOWS
-from ...libos.trace.stopped import stops
+from ...libos.trace.stopped import AWAY, COLLECTS, NO_CPU, stops
 from ...runtime.trace import WAITS, Records
 from .output import FIRST_ROW
 
@@ -26,6 +26,7 @@ _TITLES = {
     _STOPS: "kthreads: what they stood still for",
     _MESSAGES: "requests: their stages",
 }
+_REASONS = (AWAY, COLLECTS, NO_CPU)
 _WAITED_IN = [window for window in WINDOWS if window[0] != "handler"]
 
 
@@ -90,14 +91,19 @@ def _titles(records: Records) -> Iterator[Event]:
     for pid, name in _TITLES.items():
         yield title("process_name", pid, 0, name)
     for kthread in sorted({int(k) for k in (*records.messages["kthread"], *records.cores["kthread"])}):
-        for pid in (_KTHREADS, _STOPS):
-            yield title("thread_name", pid, kthread, f"kthread {kthread}")
+        yield title("thread_name", _KTHREADS, kthread, f"kthread {kthread}")
+        for reason in _REASONS:
+            yield title("thread_name", _STOPS, _stop(kthread, reason), f"kthread {kthread}: {reason}")
         for number, (queue, _, _) in enumerate(_WAITED_IN):
             yield title("thread_name", _QUEUES, _queue(kthread, number), f"kthread {kthread}: {queue}")
 
 
 def _queue(kthread: int, number: int) -> int:
     return kthread * len(_WAITED_IN) + number
+
+
+def _stop(kthread: int, reason: str) -> int:
+    return kthread * len(_REASONS) + _REASONS.index(reason)
 
 
 def _queues(rows: _Rows) -> Iterator[Event]:
@@ -149,10 +155,16 @@ def _flows(rows: _Rows) -> Iterator[Event]:
 
 
 def _stood_still(rows: _Rows) -> Iterator[Event]:
+    """A row a reason, as one stop may lie over the end of another; of one reason, what two looks have in common is the
+    first one's."""
     for reason, of in stops(rows.records).items():
-        for kthread, begin, end, gone in zip(*of, strict=True):
-            part = {"stood still (us)": round(1e6 * int(gone) / rows.hz, 3)}
-            yield rows.between(reason, _STOPS, int(kthread), int(begin), int(end), **part)
+        until: dict[int, int] = {}
+        for begin, end, kthread, gone in sorted(zip(*(of.begin, of.end, of.kthread, of.gone), strict=True)):
+            since, row = max(int(begin), until.get(kthread, 0)), _stop(int(kthread), reason)
+            if end > since:
+                until[kthread] = int(end)
+                part = {"stood still (us)": round(1e6 * int(gone) / rows.hz, 3)}
+                yield rows.between(reason, _STOPS, row, since, int(end), **part)
 
 
 def _stages(rows: _Rows, m: Any, inside: Sequence[Event]) -> Iterator[Event]:

@@ -140,8 +140,8 @@ def test_stages_of_an_event_are_inside_of_its_message() -> None:
 
 
 def test_what_does_not_nest_is_drawn_apart() -> None:
-    """Waits of uthreads that have no request, and a command's own log beside the others; a stop of a connection is in
-    no queue."""
+    """Waits of uthreads that have no request, a command's own log beside the others, and stops of a kthread. One of a
+    connection is in no queue."""
     records = slow_mutex()
     waits, messages = records.waits.copy(), records.messages
     waits["id"], waits["uthread"] = 0, 1 + numpy.arange(len(waits))
@@ -151,7 +151,11 @@ def test_what_does_not_nest_is_drawn_apart() -> None:
     commands["kind"], commands["id"], commands["begin"] = lib.CL_TRACE_COMMAND, messages["id"][7], messages["begin"][7]
     for at, field in enumerate(("gone", "sent", "flush", "others", "written", "durable"), 1):
         commands[field] = at
-    made = Records(messages, waits, records.cores, 0, 0, commands=commands)
+    gaps = numpy.zeros(3, dtype(ffi, "struct cl_trace_gap"))
+    gaps["kind"], gaps["how"] = lib.CL_TRACE_GAP, [lib.CL_TRACE_GAP_COLLECTS, *2 * [lib.CL_TRACE_GAP_STAMPS]]
+    gaps["begin"] = 10**9 + 1000 * numpy.arange(3)
+    gaps["end"], gaps["gone"] = gaps["begin"] + 1500, 1500
+    made = Records(messages, waits, records.cores, 0, 0, gaps, commands)
     events = list(timeline.events(made, NAMES, HZ, 10**9))
     traceevents.check({"traceEvents": events})
     stalled = f"{int(messages['id'][5]):#x}"
