@@ -36,6 +36,7 @@ class Options:
     connections: int = option(1024, "most connections; who comes then is told so and sent away")
     backlog: int = option(1024, "connections that are being opened at one time, at most")
     unix: str = option("", "path of a Unix socket that serves, too, for control")
+    unix_mode: str = option("700", "permissions of that socket, in octal")
     idle_timeout_s: int = option(0, "connections that say nothing for so long are closed (0: never)")
     memcached: str = option("", "memcached's own options, as in memcached='-p 11211 -m 64 -I 2m -o idle_timeout=60'")
     requests_per_event: int = option(20, "commands of a connection that are executed before others have a turn")
@@ -60,6 +61,16 @@ def _protocol(name: str) -> Protocol:
     if name not in _PROTOCOLS:
         raise CorelaneError("run kv", f"protocol {name!r}", "give auto, ascii or binary")
     return _PROTOCOLS[name]
+
+
+def _mode(octal: str) -> int:
+    try:
+        mode = int(octal, 8)
+    except ValueError:
+        mode = 0
+    if not 0 < mode <= 0o777:
+        raise CorelaneError("run kv", f"mode {octal!r} of the Unix socket", "give one in octal, as in 770")
+    return mode
 
 
 class KvService:
@@ -113,6 +124,7 @@ class KvService:
             "requests_per_event": options.requests_per_event,
             "budget_bytes": options.held_bytes,
             "path": path,
+            "path_mode": _mode(options.unix_mode),
         }
         front = ffi.new("struct cl_kv_front **")
         check(

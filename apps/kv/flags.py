@@ -52,7 +52,7 @@ def options_of(line: str, *, address: str = "", kthreads: int = 0) -> dict[str, 
 
     address, kthreads: the runtime's, which -l and -t may name and do not change."""
     try:
-        flags, rest = getopt.getopt(shlex.split(line), "p:U:s:m:I:c:b:Mvl:t:R:CFWXB:dSZo:u:rkf:n:")
+        flags, rest = getopt.getopt(shlex.split(line), "p:U:s:m:I:c:b:Mvl:t:R:CFWXB:dSZo:u:rkf:n:a:")
     except (getopt.GetoptError, ValueError) as error:
         raise CorelaneError("read memcached's options", str(error), "see the table of them in docs/kv.md") from None
     if rest:
@@ -88,6 +88,7 @@ def _one(flag: str, value: str) -> dict[str, Any]:
         "-W": {"no_watch": True},
         "-X": {"no_dump": True},
         "-s": {"unix": value},
+        "-a": {"unix_mode": value},
         "-v": {},  # there is no log to make more talkative
         "-r": {},
         "-u": {},

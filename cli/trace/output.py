@@ -12,6 +12,10 @@ from typing import Any
 
 from ...runtime.errors import CorelaneError
 
+FIRST_ROW = 1000
+"""Rows are threads of processes. Perfetto takes a thread 0 for the one that has its process' number, so that two rows
+become one: rows are counted from here."""
+
 
 class Output:
     """The file for the events: whole or not at all. Opened before anything is recorded, so that it is known then if it

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...iokernel._native import lib
 from ...iokernel.control.moves import ALL_PARTS, STEP_NAMES, WORD, Move, parts_of, ticks_of, whole
+from .output import FIRST_ROW
 
 NOBODY = "nobody"
 FAULTS_KEPT = 1000
@@ -252,15 +253,17 @@ def _shares(recording: Recording, spans: Sequence[Span]) -> dict[str, float]:
     return {name: round(ticks / total, 6) for name, ticks in had.most_common()}
 
 
-def events(recording: Recording) -> Iterator[dict[str, Any]]:
-    """Trace Event Format, as Perfetto and chrome://tracing read it: a row of who has a core, and one of its moves."""
+def events(recording: Recording, begin_tsc: int | None = None) -> Iterator[dict[str, Any]]:
+    """Trace Event Format, as Perfetto and chrome://tracing read it: a row of who has a core, and one of its moves.
+    begin_tsc: where its time begins; None: where the recording does, as nothing does before."""
+    origin = recording.begin_tsc if begin_tsc is None else begin_tsc
     owners, moved = 1, 2  # as processes, with the cores as their threads
 
     def us(tsc: int) -> float:
-        return round(recording.us(max(tsc - recording.begin_tsc, 0)), 3)
+        return round(recording.us(max(tsc, recording.begin_tsc) - origin), 3)
 
     def event(phase: str, name: str, pid: int, core: int, **more: Any) -> dict[str, Any]:
-        return {"ph": phase, "name": name, "pid": pid, "tid": core, **more}
+        return {"ph": phase, "name": name, "pid": pid, "tid": FIRST_ROW + core, **more}
 
     def between(name: str, pid: int, core: int, begin: int, end: int, **args: float) -> dict[str, Any]:
         at = us(begin)

@@ -175,14 +175,15 @@ def record(segment: Segment, seconds: float, slowest: int = 0, others: Sequence[
 def _events(records: Records, names: Sequence[str], hz: int, beside: Beside | None) -> Iterator[dict[str, Any]]:
     """Trace events of the requests, and of the moves of cores beside them: on one clock, of this machine's counter."""
     moved = beside.recording if beside else None
-    if moved is None:
-        yield from timeline.events(records, names, hz, first_of(records))
-        return
-    yield from timeline.events(records, names, hz, moved.begin_tsc)
-    yield from recording.events(moved)
+    begin = first_of(records)
+    if moved is not None:  # requests may have come before
+        begin = min(begin or moved.begin_tsc, moved.begin_tsc)
+    yield from timeline.events(records, names, hz, begin)
+    if moved is not None:
+        yield from recording.events(moved, begin)
 
 
 def first_of(records: Records) -> int:
-    """The first stamp of all."""
+    """The first stamp of all; 0: there is none."""
     stamps = [int(of["begin"].min()) for of in arrays(records).values() if len(of)]
     return min(stamps, default=0)

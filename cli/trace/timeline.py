@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...libos.trace.commands import NEVER
-from ...libos.trace.stages import WINDOWS
-from ...libos.trace.stopped import stops
+from ...libos.trace.stages import STALLED, WINDOWS
+from ...libos.trace.stopped import AWAY, COLLECTS, NO_CPU, stops
 from ...runtime.trace import WAITS, Records
+from .output import FIRST_ROW
 
 Event = dict[str, Any]
 
@@ -25,6 +26,7 @@ _TITLES = {
     _STOPS: "kthreads: what they stood still for",
     _MESSAGES: "requests: their stages",
 }
+_REASONS = (AWAY, COLLECTS, NO_CPU)
 _WAITED_IN = [window for window in WINDOWS if window[0] != "handler"]
 
 
@@ -42,7 +44,14 @@ class _Rows:
         return round(1e6 * (tsc - self.begin_tsc) / self.hz, 3)
 
     def event(self, phase: str, name: str, pid: int, tid: int, at: int, **more: Any) -> Event:
-        return {"ph": phase, "name": name, "cat": "request", "pid": pid, "tid": tid, "ts": self.us(at), **more}
+        place = {"pid": pid, "tid": FIRST_ROW + tid, "ts": self.us(at)}
+        return {"ph": phase, "name": name, "cat": "request", **place, **more}
+
+    def part(self, name: str, kthread: int, begin: int, end: int, mark: str, **more: Any) -> tuple[Event, Event]:
+        """Of a request: the two ends. Those of a mark nest, by their order where they are of one moment."""
+        of = {"id2": {"local": mark}}
+        first = self.event("b", name, _MESSAGES, kthread, begin, **of, **more)
+        return first, self.event("e", name, _MESSAGES, kthread, end, **of)
 
     def between(self, name: str, pid: int, tid: int, begin: int, end: int, **args: Any) -> Event:
         duration = round(self.us(end) - self.us(begin), 3)
@@ -64,23 +73,27 @@ def events(records: Records, names: Sequence[str], hz: int, begin_tsc: int) -> I
     yield from _ran(rows)
     yield from _flows(rows)
     yield from _stood_still(rows)
-    for message in records.messages:
-        yield from _stages(rows, message)
+    inside: dict[int, list[Event]] = {}
     for wait in records.waits:
-        yield from _wait(rows, wait)
+        inside.setdefault(int(wait["id"]), []).extend(_wait(rows, wait))
     for command in records.commands:
-        yield from _command(rows, command)
+        inside.setdefault(int(command["id"]), []).extend(_command(rows, command))
+    for message in records.messages:
+        yield from _stages(rows, message, inside.pop(int(message["id"]), ()))
+    for left in inside.values():  # of messages that were not read
+        yield from left
 
 
 def _titles(records: Records) -> Iterator[Event]:
     def title(kind: str, pid: int, tid: int, name: str) -> Event:
-        return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
+        return {"ph": "M", "name": kind, "pid": pid, "tid": FIRST_ROW + tid, "args": {"name": name}}
 
     for pid, name in _TITLES.items():
         yield title("process_name", pid, 0, name)
     for kthread in sorted({int(k) for k in (*records.messages["kthread"], *records.cores["kthread"])}):
-        for pid in (_KTHREADS, _STOPS):
-            yield title("thread_name", pid, kthread, f"kthread {kthread}")
+        yield title("thread_name", _KTHREADS, kthread, f"kthread {kthread}")
+        for reason in _REASONS:
+            yield title("thread_name", _STOPS, _stop(kthread, reason), f"kthread {kthread}: {reason}")
         for number, (queue, _, _) in enumerate(_WAITED_IN):
             yield title("thread_name", _QUEUES, _queue(kthread, number), f"kthread {kthread}: {queue}")
 
@@ -89,11 +102,16 @@ def _queue(kthread: int, number: int) -> int:
     return kthread * len(_WAITED_IN) + number
 
 
+def _stop(kthread: int, reason: str) -> int:
+    return kthread * len(_REASONS) + _REASONS.index(reason)
+
+
 def _queues(rows: _Rows) -> Iterator[Event]:
     """Of each queue who is at its head: since it came, or since the one before has left."""
     import numpy
 
     messages = rows.records.messages
+    messages = messages[(messages["flags"] & STALLED) == 0]
     for number, (queue, first, last) in enumerate(_WAITED_IN):
         came = messages["begin"] + (messages[first] if first else numpy.uint64(0))
         left = messages["begin"] + messages[last]
@@ -112,12 +130,17 @@ def _queues(rows: _Rows) -> Iterator[Event]:
 
 
 def _ran(rows: _Rows) -> Iterator[Event]:
-    """As long as a message runs without a wait, its kthread is its own; else others run there meanwhile."""
+    """As long as a message runs without a wait, its kthread is its own; else others run there meanwhile. Those that
+    share their handler's time are one slice."""
+    drawn = (-1, 0, 0)
     for m in rows.records.messages:
-        begin, end = int(m["begin"]) + int(m["start"]), int(m["begin"]) + int(m["end"])
+        kthread, begin, end = int(m["kthread"]), int(m["begin"]) + int(m["start"]), int(m["begin"]) + int(m["end"])
         if end > begin and not m["blocked"] and not m["ready"]:
-            yield rows.between(rows.name(m), _KTHREADS, int(m["kthread"]), begin, end, id=f"{int(m['id']):#x}")
-            rows.through(m, _KTHREADS, int(m["kthread"]), begin)
+            if drawn != (kthread, begin, end):
+                drawn = kthread, begin, end
+                mark, n = f"{int(m['id']):#x}", int(m["shared"])
+                yield rows.between(rows.name(m), _KTHREADS, kthread, begin, end, id=mark, requests=n)
+            rows.through(m, _KTHREADS, kthread, begin)
 
 
 def _flows(rows: _Rows) -> Iterator[Event]:
@@ -132,29 +155,43 @@ def _flows(rows: _Rows) -> Iterator[Event]:
 
 
 def _stood_still(rows: _Rows) -> Iterator[Event]:
+    """A row a reason, as one stop may lie over the end of another; of one reason, what two looks have in common is the
+    first one's."""
     for reason, of in stops(rows.records).items():
-        for kthread, begin, end, gone in zip(*of, strict=True):
-            part = {"stood still (us)": round(1e6 * int(gone) / rows.hz, 3)}
-            yield rows.between(reason, _STOPS, int(kthread), int(begin), int(end), **part)
+        until: dict[int, int] = {}
+        for begin, end, kthread, gone in sorted(zip(*(of.begin, of.end, of.kthread, of.gone), strict=True)):
+            since, row = max(int(begin), until.get(kthread, 0)), _stop(int(kthread), reason)
+            if end > since:
+                until[kthread] = int(end)
+                part = {"stood still (us)": round(1e6 * int(gone) / rows.hz, 3)}
+                yield rows.between(reason, _STOPS, row, since, int(end), **part)
 
 
-def _stages(rows: _Rows, m: Any) -> Iterator[Event]:
-    name, kthread, begin, mark = rows.name(m), int(m["kthread"]), int(m["begin"]), f"{int(m['id']):#x}"
-    yield rows.event("b", name, _MESSAGES, kthread, begin, id=mark)
+def _stages(rows: _Rows, m: Any, inside: Sequence[Event]) -> Iterator[Event]:
+    """A message, its stages in it, and in its handler what is inside of that."""
+    kthread, begin, mark = int(m["kthread"]), int(m["begin"]), f"{int(m['id']):#x}"
+    came, sent = rows.part(rows.name(m), kthread, begin, begin + int(m["sent"]), mark)
+    yield came
     for stage, first, last in WINDOWS:
         since, until = begin + (int(m[first]) if first else 0), begin + int(m[last])
-        if until > since:
-            yield rows.event("b", stage, _MESSAGES, kthread, since, id=mark)
-            yield rows.event("e", stage, _MESSAGES, kthread, until, id=mark)
-    yield rows.event("e", name, _MESSAGES, kthread, begin + int(m["sent"]), id=mark)
+        if until > since and not m["flags"] & STALLED:
+            start, end = rows.part(stage, kthread, since, until, mark)
+            yield start
+            if stage == "handler":
+                yield from inside
+                inside = ()
+            yield end
+    yield from inside
+    yield sent
 
 
 def _wait(rows: _Rows, w: Any) -> Iterator[Event]:
-    name, mark, begin = f"wait: {WAITS.get(int(w['what']), 'other')}", f"{int(w['id']):#x}", int(w["begin"])
+    """Of no request: on a row of its uthread."""
+    name, begin = f"wait: {WAITS.get(int(w['what']), 'other')}", int(w["begin"])
+    mark = f"{int(w['id']):#x}" if w["id"] else f"uthread {int(w['uthread']):#x}"
     args = {"object": f"{int(w['object']):#x}", "holder": f"{int(w['holder']):#x}"}
     end = begin + int(w["blocked"]) + int(w["ready"])
-    yield rows.event("b", name, _MESSAGES, int(w["kthread"]), begin, id=mark, args=args)
-    yield rows.event("e", name, _MESSAGES, int(w["kthread"]), end, id=mark)
+    yield from rows.part(name, int(w["kthread"]), begin, end, mark, args=args)
 
 
 # Of a command: from, to.
@@ -169,11 +206,11 @@ _OF_COMMANDS = (
 
 
 def _command(rows: _Rows, c: Any) -> Iterator[Event]:
-    """Its own log and the others beside each other."""
-    mark, kthread, begin = f"{int(c['id']):#x}", int(c["kthread"]), int(c["begin"])
+    """Its own log and the others beside each other, so the others have a mark of their own."""
+    kthread, begin = int(c["kthread"]), int(c["begin"])
     args = {"entry": int(c["index"]), "node": int(c["node"])}
     for name, first, last in _OF_COMMANDS:
         since, until = int(c[first]) if first else 0, int(c[last])
         if NEVER not in (since, until) and until > since:
-            yield rows.event("b", name, _MESSAGES, kthread, begin + since, id=mark, args=args)
-            yield rows.event("e", name, _MESSAGES, kthread, begin + until, id=mark)
+            mark = f"{int(c['id']):#x}" + (" others" if name.startswith("others") else "")
+            yield from rows.part(name, kthread, begin + since, begin + until, mark, args=args)

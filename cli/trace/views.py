@@ -48,7 +48,8 @@ def document_of(
 
 
 def slowest_of(seen: Table, n: int) -> list[dict[str, Any]]:
-    """The n slowest, slowest first, with the time in each stage that took some."""
+    """The n slowest, slowest first, with the time in each stage that took some. shared: the requests whose handlers
+    have one start and one end between them, this one among them."""
     import numpy
 
     out = []
@@ -57,7 +58,9 @@ def slowest_of(seen: Table, n: int) -> list[dict[str, Any]]:
         times = {blame.name_of(path): round(float(t[row]), 3) for path, t in seen.stages.items() if t[row] > 0}
         name = seen.names[service] if service < len(seen.names) else f"service {service}"
         total = round(float(seen.total[row]), 3)
-        out.append({"id": int(seen.messages["id"][row]), "service": name, "us": total, "stages": times})
+        shared = int(seen.messages["shared"][row])
+        one = {"id": int(seen.messages["id"][row]), "service": name, "us": total, "shared": shared, "stages": times}
+        out.append(one)
     return out
 
 
@@ -67,7 +70,8 @@ def slowest_lines(seen: Table, n: int) -> list[str]:
     for one in slowest_of(seen, n):
         parts = sorted(one["stages"].items(), key=lambda part: -part[1])
         rows.append([one["service"], f"{one['us']:.1f}"])
-        where.append(", ".join(f"{name} {us:.1f}" for name, us in parts[:4] if us >= 0.05))
+        told = ", ".join(f"{name} {us:.1f}" for name, us in parts[:4] if us >= 0.05)
+        where.append(told + (f"; handler shared by {one['shared']:,} requests" if one["shared"] > 1 else ""))
     if len(rows) == 1:
         return ["nothing was written down: no requests, or tracing is off"]
     return [f"{line}  {stages}".rstrip() for line, stages in zip(columns(rows), where, strict=True)]

@@ -13,7 +13,8 @@ from typing import Any
 NUMBER = {"type": "number"}
 TEXT = {"type": "string"}
 WHOLE = {"type": "integer"}
-PLACE = {"name": TEXT, "pid": WHOLE, "tid": WHOLE}
+PLACE = {"name": TEXT, "pid": WHOLE, "tid": {"type": "integer", "minimum": 1}}  # of 0 Perfetto makes another one
+LOCAL = {"type": "object", "required": ["local"], "properties": {"local": TEXT}}  # of its process
 NAMED = {"type": "object", "required": ["name"], "properties": {"name": TEXT}}
 TIMED = {**PLACE, "ts": {"type": "number", "minimum": 0}}
 
@@ -34,8 +35,8 @@ SCHEMA: dict[str, Any] = {
                 "oneOf": [
                     _event("X", {**TIMED, "dur": {"type": "number", "minimum": 0}}),
                     _event("i", {**TIMED, "s": {"enum": ["g", "p", "t"]}}),
-                    _event("b", {**TIMED, "cat": TEXT, "id": TEXT}),
-                    _event("e", {**TIMED, "cat": TEXT, "id": TEXT}),
+                    _event("b", {**TIMED, "cat": TEXT, "id2": LOCAL}),
+                    _event("e", {**TIMED, "cat": TEXT, "id2": LOCAL}),
                     _event("s", {**TIMED, "cat": TEXT, "id": TEXT}),
                     _event("t", {**TIMED, "cat": TEXT, "id": TEXT}),
                     _event("f", {**TIMED, "cat": TEXT, "id": TEXT, "bp": {"const": "e"}}),
@@ -85,17 +86,18 @@ def check(document: Any) -> None:
     assert not found, found[:5]
     events = document["traceEvents"]
     rows: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-    opened: dict[tuple[str, str, str], int] = defaultdict(int)
+    parts: dict[tuple[str, int, str], list[tuple[float, str, str]]] = defaultdict(list)
     flows: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for event in events:
         place = (event["pid"], event["tid"])
         if event["ph"] == "X":
             rows[place].append((event["ts"], event["ts"] + event["dur"]))
         elif event["ph"] in "be":
-            opened[event["cat"], event["id"], event["name"]] += 1 if event["ph"] == "b" else -1
+            parts[event["cat"], event["pid"], event["id2"]["local"]].append((event["ts"], event["ph"], event["name"]))
         elif event["ph"] in "stf":
             flows[event["id"]].append((event["ts"], event["ph"]))
-    assert not any(opened.values()), "async events that are not closed"
+    for mark, of in parts.items():
+        _open_and_close(mark, of)
     for place, slices in rows.items():
         _nest(place, slices)
     for steps in flows.values():
@@ -107,6 +109,18 @@ def check(document: Any) -> None:
         if event["ph"] in "stf":
             slices = rows[event["pid"], event["tid"]]
             assert any(begin - 1e-3 <= event["ts"] <= end + 1e-3 for begin, end in slices), "a flow outside of a slice"
+
+
+def _open_and_close(mark: tuple[str, int, str], events: list[tuple[float, str, str]]) -> None:
+    """Each end is that of what was opened last: in order of time, and of the file where they are of one moment."""
+    opened: list[str] = []
+    for at, phase, name in sorted(events, key=lambda event: event[0]):
+        if phase == "b":
+            opened.append(name)
+        else:
+            assert opened[-1:] == [name], f"parts of {mark} do not nest: {name} ends at {at}"
+            opened.pop()
+    assert not opened, f"parts of {mark} are not closed: {opened}"
 
 
 def _nest(place: tuple[int, int], slices: list[tuple[float, float]]) -> None:

@@ -8,6 +8,7 @@
 #define BACKLOG 1024
 #define REQUESTS_PER_EVENT 20 /* memcached's */
 #define BUDGET_BYTES (64ull << 20)
+#define PATH_MODE 0700 /* memcached's, too */
 
 static void sides_init(struct cl_kv_front *f)
 {
@@ -51,6 +52,8 @@ int cl_kv_front_new(struct cl_kv *store, const struct cl_kv_front_config *config
         f->config.requests_per_event = REQUESTS_PER_EVENT;
     if (!config->budget_bytes)
         f->config.budget_bytes = cl_max(BUDGET_BYTES, 8 * store->item_max_bytes);
+    if (!config->path_mode)
+        f->config.path_mode = PATH_MODE;
     f->config.budget_bytes = cl_max(f->config.budget_bytes, store->item_max_bytes + CL_KV_ANSWER_MAX);
     if (!allocate(f)) {
         cl_kv_front_delete(f);

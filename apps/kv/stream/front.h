@@ -24,7 +24,8 @@ struct cl_kv_front_config {
     uint32_t requests_per_event; /* commands of a connection before others have a turn, memcached's -R; 0: 20 */
     /* That connections may hold: values on their way, answers not read; one item at least. 0: 64 MiB, or 8 items. */
     uint64_t budget_bytes;
-    const char *path; /* of the Unix socket; NULL: none */
+    const char *path;   /* of the Unix socket; NULL: none */
+    uint32_t path_mode; /* of that: its permissions, memcached's -a; 0: 0700 */
 };
 
 /* Of all connections, since the front was made. */

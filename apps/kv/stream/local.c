@@ -199,8 +199,8 @@ static void *run(void *arg)
     }
 }
 
-/* Bind the listener to the path. */
-static int bind_to(int fd, const char *path)
+/* Bind the listener to the path. It has its mode before anybody can connect, whatever the process' umask. */
+static int bind_to(int fd, const char *path, mode_t mode)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     struct stat st;
@@ -216,9 +216,13 @@ static int bind_to(int fd, const char *path)
             return -EADDRINUSE;
         unlink(path);
     }
-    if (fchmod(fd, 0700) != 0 || bind(fd, (struct sockaddr *)&to, sizeof(to)) != 0)
+    if (fchmod(fd, mode) != 0 || bind(fd, (struct sockaddr *)&to, sizeof(to)) != 0)
         return -errno;
-    return listen(fd, 128) ? -errno : 0;
+    if (chmod(path, mode) == 0 && listen(fd, 128) == 0)
+        return 0;
+    int rc = -errno;
+    unlink(path);
+    return rc;
 }
 
 static int begin(struct cl_kv_local *l)
@@ -232,7 +236,7 @@ static int begin(struct cl_kv_local *l)
     if (!rc)
         rc = watch_for(l, &l->wake);
     if (!rc)
-        rc = bind_to(l->listener, l->front->path);
+        rc = bind_to(l->listener, l->front->path, (mode_t)l->front->config.path_mode);
     return rc;
 }
 

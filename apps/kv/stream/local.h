@@ -8,7 +8,7 @@
 // cffi: begin
 struct cl_kv_local;
 
-/* Serve the front's store on its Unix socket, which is made for its owner alone (mode 0700), through the last of the
+/* Serve the front's store on its Unix socket, which has path_mode before anybody can connect, through the last of the
  * store's threads, which nobody else may use. A socket that nobody listens on any more is replaced. -EINVAL (no path, or
  * one that is too long; no thread of its own), -EADDRINUSE (somebody listens there), -errno. */
 CL_API int cl_kv_listen_local(struct cl_kv_front *front, struct cl_kv_local **out);

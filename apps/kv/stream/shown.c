@@ -72,14 +72,15 @@ static const char *address(char *text, const char *kind, uint32_t ipv4, uint32_t
 static void settings(void *front, struct kv_command *c)
 {
     const struct cl_kv_front *f = front;
-    char inter[DOTTED_BYTES];
+    char inter[DOTTED_BYTES], mode[12];
     dotted(inter, f->config.ipv4);
+    snprintf(mode, sizeof(mode), "%o", f->config.path_mode);
     kv_stat_u64(c, "maxconns", f->config.max_connections);
     kv_stat_u64(c, "tcpport", f->config.tcp_port);
     kv_stat_u64(c, "udpport", f->config.udp_port);
     kv_stat_text(c, "inter", inter);
     kv_stat_text(c, "domain_socket", f->path ? f->path : "NULL");
-    kv_stat_text(c, "umask", "700");
+    kv_stat_text(c, "umask", mode);
     kv_stat_u64(c, "reqs_per_event", f->config.requests_per_event);
     kv_stat_u64(c, "tcp_backlog", f->config.backlog);
     kv_stat_text(c, "maxconns_fast", "yes");

@@ -10,8 +10,8 @@ from corelane.runtime.errors import CorelaneError
 
 
 def test_what_means_something_here() -> None:
-    line = "-p 11311 -U 0 -m 100 -I 5m -c 2048 -b 99 -R 7 -C -M -s '/tmp/a b.sock' -vv -o idle_timeout=60,maxconns_fast"
-    made = options_of(line)
+    line = "-p 11311 -U 0 -m 100 -I 5m -c 2048 -b 99 -R 7 -C -M -s '/tmp/a b.sock' -a 770 -vv"
+    made = options_of(f"{line} -o idle_timeout=60,maxconns_fast")
     assert made == {
         "tcp_port": 11311,
         "udp_port": 0,
@@ -23,6 +23,7 @@ def test_what_means_something_here() -> None:
         "no_cas": True,
         "no_evict": True,
         "unix": "/tmp/a b.sock",
+        "unix_mode": "770",
         "idle_timeout_s": 60,
     }
     Options(**made)

@@ -7,14 +7,16 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import traceevents
-from maderequests import HZ, NAMES, Made
+from maderequests import HZ, NAMES, Made, ticks
 
 from corelane.cli.main import main
 from corelane.cli.trace import moves, requests, timeline, views
 from corelane.libos.trace.stages import table
-from corelane.runtime._native import lib
+from corelane.runtime._native import ffi, lib
+from corelane.runtime.layout import dtype
 from corelane.runtime.trace import Records
 
 
@@ -117,7 +119,7 @@ def test_the_file_has_kthreads_stages_and_waits(traced: Any, tmp_path: Path) -> 
     ran = [e for e in events if e["ph"] == "X" and e["name"] == "UDP 9000" and e["pid"] == 3]
     assert len(ran) == 3, "one has waited, and was not there all the time"
     flows = [e for e in events if e["ph"] in "stf"]
-    assert {e["id"] for e in flows} == {e["id"] for e in events if e["ph"] == "b"}, "an arrow along each"
+    assert {e["id"] for e in flows} == {e["id2"]["local"] for e in events if e["ph"] == "b"}, "an arrow along each"
     assert {"ring", "inbox", "handler", "reply", "wait: log", "core away"} <= set(names)
     assert min(e["ts"] for e in events if "ts" in e) == 0
 
@@ -129,11 +131,51 @@ def test_stages_of_an_event_are_inside_of_its_message() -> None:
     begun: dict[tuple[str, str], float] = {}
     for event in events:
         if event["ph"] == "b":
-            begun[event["id"], event["name"]] = event["ts"]
+            begun[event["id2"]["local"], event["name"]] = event["ts"]
         elif event["ph"] == "e":
-            spans.setdefault(event["id"], []).append((begun[event["id"], event["name"]], event["ts"]))
+            mark = event["id2"]["local"]
+            spans.setdefault(mark, []).append((begun[mark, event["name"]], event["ts"]))
     for parts in spans.values():
         assert max(parts, key=lambda p: p[1] - p[0]) == (min(p[0] for p in parts), max(p[1] for p in parts))
+
+
+def test_what_does_not_nest_is_drawn_apart() -> None:
+    """Waits of uthreads that have no request, a command's own log beside the others, and stops of a kthread. One of a
+    connection is in no queue."""
+    records = slow_mutex()
+    waits, messages = records.waits.copy(), records.messages
+    waits["id"], waits["uthread"] = 0, 1 + numpy.arange(len(waits))
+    waits["begin"], waits["blocked"] = 10**9 + 1000 * numpy.arange(len(waits)), ticks(50)
+    messages["flags"][5] |= lib.CL_TRACE_STALLED
+    commands = numpy.zeros(1, dtype(ffi, "struct cl_trace_command"))
+    commands["kind"], commands["id"], commands["begin"] = lib.CL_TRACE_COMMAND, messages["id"][7], messages["begin"][7]
+    for at, field in enumerate(("gone", "sent", "flush", "others", "written", "durable"), 1):
+        commands[field] = at
+    gaps = numpy.zeros(3, dtype(ffi, "struct cl_trace_gap"))
+    gaps["kind"], gaps["how"] = lib.CL_TRACE_GAP, [lib.CL_TRACE_GAP_COLLECTS, *2 * [lib.CL_TRACE_GAP_STAMPS]]
+    gaps["begin"] = 10**9 + 1000 * numpy.arange(3)
+    gaps["end"], gaps["gone"] = gaps["begin"] + 1500, 1500
+    made = Records(messages, waits, records.cores, 0, 0, gaps, commands)
+    events = list(timeline.events(made, NAMES, HZ, 10**9))
+    traceevents.check({"traceEvents": events})
+    stalled = f"{int(messages['id'][5]):#x}"
+    assert not [e for e in events if e["ph"] == "X" and e["args"].get("id") == stalled and e["pid"] == 5]
+    parts = [e["name"] for e in events if e["ph"] == "b" and e["id2"]["local"] == stalled]
+    assert parts == ["UDP 9000"], "no stages"
+
+
+def test_those_that_share_a_handler_are_one_slice() -> None:
+    made = Made(4, 1)
+    records = made.records()
+    messages = records.messages
+    messages["kthread"], messages["shared"] = 0, 4
+    begin = int(messages["begin"][3])
+    messages["start"] = begin + 100_000 - messages["begin"]
+    messages["end"] = messages["sent"] = messages["start"] + 1000
+    events = list(timeline.events(records, NAMES, HZ, 10**9))
+    traceevents.check({"traceEvents": events})
+    (ran,) = [e for e in events if e["ph"] == "X" and e["pid"] == 3]
+    assert ran["args"]["requests"] == 4
 
 
 def test_who_is_at_the_head_of_a_queue() -> None:
@@ -164,7 +206,7 @@ def test_who_is_at_the_head_of_a_queue() -> None:
         ({"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1.0}, "has no dur"),
         ({"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": -1.0, "dur": 1}, "is -1.0"),
         ({"ph": "Q"}, "is none of the kinds"),
-        ({"ph": "b", "name": "a", "cat": "c", "id": "1", "pid": 1, "tid": 1, "ts": 1}, "not closed"),
+        ({"ph": "b", "name": "a", "cat": "c", "id2": {"local": "1"}, "pid": 1, "tid": 1, "ts": 1}, "not closed"),
         ({"ph": "s", "name": "a", "cat": "c", "id": "1", "pid": 1, "tid": 1, "ts": 1}, r"\['s'\]"),
     ],
 )
@@ -178,6 +220,23 @@ def test_the_slowest_come_first() -> None:
     found = views.slowest_of(seen, 4)
     assert [one["us"] for one in found] == sorted((one["us"] for one in found), reverse=True)
     assert sum(found[0]["stages"].values()) == pytest.approx(found[0]["us"], abs=0.01)
+
+
+def test_a_time_of_several_requests_is_said_to_be_one() -> None:
+    made = Made(3, 1)
+    made.us["runs"][:] = 400, 300, 200
+    made.flags[:2] |= lib.CL_TRACE_SHARED
+    made.flags[1] |= lib.CL_TRACE_GUESSED  # as in mode sampled
+    records = made.records()
+    records.messages["shared"] = 1200, 8, 1
+    seen = table(records, NAMES, HZ)
+    full, sampled, alone = views.slowest_lines(seen, 3)[1:]
+    assert "handler / runs 400.0" in full
+    assert full.endswith("; handler shared by 1,200 requests")
+    assert "burst / inbox or handler 30" in sampled
+    assert sampled.endswith("; handler shared by 8 requests")
+    assert "shared" not in alone
+    assert [one["shared"] for one in views.slowest_of(seen, 3)] == [1200, 8, 1]
 
 
 @pytest.mark.parametrize(
@@ -202,11 +261,13 @@ def test_an_application_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, ca
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("later", "first_us"), [(-1000, 1e6 * 1000 / HZ), (1000, 0)])
 def test_moves_of_cores_stand_beside_the_requests_in_the_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+    later: int, first_us: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
 ) -> None:
-    """On one clock: what a loop has logged, and what kthreads have written down."""
-    begin = 10**9 - 1000
+    """On one clock, which begins with the first of them: what a loop has logged, and what kthreads have written down.
+    A request may have come before anybody looked."""
+    begin = 10**9 + later
 
     class Log:
         begin_tsc = tsc = begin
@@ -235,7 +296,7 @@ def test_moves_of_cores_stand_beside_the_requests_in_the_file(
     titles = {e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert titles == {"cores: who has them", "cores: moves", *timeline._TITLES.values()}
     traceevents.check(json.loads(out.read_text()))
-    assert min(e["ts"] for e in events if "ts" in e) == pytest.approx(1e6 * 1000 / HZ)
+    assert min(e["ts"] for e in events if "ts" in e) == pytest.approx(first_us)
 
 
 def test_without_an_iokernel_nothing_is_beside() -> None:

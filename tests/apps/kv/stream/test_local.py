@@ -75,6 +75,19 @@ def test_both_protocols_and_large_values(serve: Serve, path: str) -> None:
         assert service.stats()["conn_opened"] == 2
 
 
+def test_who_may_connect(serve: Serve, path: str) -> None:
+    """Whatever the umask."""
+    with serve(unix_mode="666"), client(path) as link:
+        assert Path(path).stat().st_mode & 0o777 == 0o666
+        assert b"STAT umask 666\r\n" in link.ask(b"stats settings\r\n", b"END\r\n")
+
+
+@pytest.mark.parametrize("mode", ["0", "8", "1777"])
+def test_a_mode_that_is_none_is_refused(serve: Serve, mode: str) -> None:
+    with pytest.raises(CorelaneError, match="in octal"), serve(unix_mode=mode):
+        pass
+
+
 def test_who_does_not_read_is_not_read_from(serve: Serve, path: str) -> None:
     with serve() as service, client(path) as slow, client(path) as other:
         other.ask(b"set a 0 0 100000\r\n%b\r\n" % bytes(100_000))

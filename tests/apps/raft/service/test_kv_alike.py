@@ -8,14 +8,17 @@ from collections.abc import Iterator
 
 import kvbinary as kb
 import pytest
-from cltest import wait_until
+from cltest import soak, wait_until
+from hypothesis import HealthCheck, given, settings
 from kvclient import HEADER
+from kvscripts import STORED, Refused, scripts, sent
 from raftlink import KV_PORT, QUICK, LinkClient, await_lead, linked
 from raftlink import served as served_raft
 
 from corelane.apps.kv import app as kv
 
 LAST, LAST_READ = 0xFFFE, 0xFFFF
+DATAGRAM = 1400
 TRIALS = 5
 
 
@@ -157,6 +160,32 @@ def test_answers_of_any_length(both: Both) -> None:
     compare(both, one(b"get " + b"long " * 250 + b"\r\n"))
 
 
+def packed(commands: list[bytes]) -> list[bytes]:
+    """In datagrams, as many in one as there is room for; without those that are too long for any."""
+    datagrams = [one(b"")]
+    for command in commands:
+        if len(datagrams[-1]) + len(command) > DATAGRAM:
+            datagrams.append(one(b""))
+        if len(datagrams[-1]) + len(command) <= DATAGRAM:
+            datagrams[-1] += command
+    return datagrams
+
+
+@pytest.mark.soak(short=True, takes_s=20)
+@given(script=scripts)
+@settings(
+    max_examples=soak.examples(25, 1000),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_random_scripts(both: Both, script: list[bytes]) -> None:
+    """The scripts on which kv and memcached agree."""
+    compare(both, one(b"".join(b"delete %b\r\n" % key for key in STORED) + b"flush_all\r\n"))
+    (answer,) = compare(both, one(b"set unique 0 0 1\r\nx\r\ngets unique\r\n"))
+    lowest = int(answer.split(b"\r\n")[1].split()[-1])
+    commands = [c for c in script if not c.startswith(b"stats")]  # which tell of one node
+    compare(both, *packed([c if isinstance(c, Refused) else sent(c, lowest) for c in commands]))
+
+
 def mutated(seed: int) -> list[list[bytes]]:
     draw = random.Random(seed)
     rounds: list[list[bytes]] = []
@@ -169,7 +198,7 @@ def mutated(seed: int) -> list[list[bytes]]:
                 text[at : at + draw.randrange(3)] = draw.randbytes(draw.randrange(3))
             stats = b"stats" in text or (text[8:9] == b"\x80" and kb.STAT in text[8:])  # of one node, so not alike
             if int.from_bytes(text[:2], "big") < LAST and not stats:
-                datagrams.append(bytes(text)[:1400])
+                datagrams.append(bytes(text)[:DATAGRAM])
         rounds.append(datagrams)
     return rounds
 
