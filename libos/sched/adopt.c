@@ -65,16 +65,35 @@ static bool take(struct cl_kthread *k, uint32_t as)
     return __atomic_compare_exchange_n(&k->turning, &outside, as, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
+/* Why k could not be taken. */
+static int why_not(const struct cl_kthread *k)
+{
+    return cl_load_relaxed(&k->turning) == CL_TURN_TAKEN ? -ESHUTDOWN : -EBUSY;
+}
+
+/* By its adopter: one who wanted to borrow it may have it, and is about to find that he may not. False: who stops has
+ * it, or the thread ends inside of a turn. */
+static bool take_own(struct cl_kthread *k)
+{
+    while (!take(k, CL_TURN_INSIDE)) {
+        if (why_not(k) == -ESHUTDOWN || cl_kthread_self() == k)
+            return false;
+        sched_yield();
+    }
+    return true;
+}
+
 /* Under the lock. Whoever watches the descriptor is to come and adopt it, if there is something to do. */
 static void let_go(struct cl_adopter *a)
 {
     struct cl_kthread *k = a->kthread;
     if (!k)
         return;
+    bool taken = take_own(k);
     cl_store_relaxed(&a->kthread, NULL);
     cl_store_relaxed(&k->adopter, NULL);
     cl_store_relaxed(&k->tid, 0);
-    if (!take(k, CL_TURN_INSIDE)) /* who stops has it, and turns it himself */
+    if (!taken) /* who stops turns it himself; who ended inside is what a handler that does not come back is */
         return;
     bool asleep = k->asleep;
     k->offered = !asleep;
@@ -214,6 +233,22 @@ static int may_adopt(const struct cl_sched *s, unsigned index)
     return pthread_equal(k->thread, pthread_self()) ? -EALREADY : -EBUSY;
 }
 
+/* Taken as for a turn: nobody who borrows it is inside, and who comes later finds that it is adopted. */
+static int take_on_alone(struct cl_kthread *k, struct cl_adopter *a, char err[256])
+{
+    if (!take(k, CL_TURN_INSIDE)) {
+        free(a);
+        return refuse(err, why_not(k));
+    }
+    int rc = take_on(k, a, err);
+    cl_store_release(&k->turning, CL_TURN_OUTSIDE); /* release: what take_on did, for who takes it next */
+    if (rc) {
+        let_go(a);
+        drop(a);
+    }
+    return rc;
+}
+
 int cl_kthread_adopt(struct cl_sched *s, unsigned index, char err[256])
 {
     struct cl_adopter *a = malloc(sizeof *a);
@@ -225,11 +260,7 @@ int cl_kthread_adopt(struct cl_sched *s, unsigned index, char err[256])
         refuse(err, rc);
         free(a);
     } else {
-        rc = take_on(&s->kthreads[index], a, err);
-        if (rc) {
-            let_go(a);
-            drop(a);
-        }
+        rc = take_on_alone(&s->kthreads[index], a, err);
     }
     pthread_mutex_unlock(&lock);
     return rc;
@@ -304,7 +335,7 @@ int cl_kthread_turn(struct cl_sched *s, unsigned index)
     if (cl_unlikely(rc))
         return rc;
     if (cl_unlikely(!take(k, CL_TURN_INSIDE)))
-        return -ESHUTDOWN;
+        return why_not(k) == -EBUSY ? 1 : -ESHUTDOWN; /* who wanted to borrow it is about to find that it is ours */
     rc = turn(k);
     cl_store_release(&k->turning, CL_TURN_OUTSIDE); /* release: what the turn did, for who takes it over */
     return rc;
@@ -321,21 +352,25 @@ static int borrow(struct cl_sched *s, unsigned index, struct cl_kthread **out)
     if (cl_unlikely(s->forks != forks))
         return -ECHILD;
     /* Relaxed: if the record is ours we have stored it ourselves. */
-    const struct cl_adopter *adopter = cl_load_relaxed(&k->adopter);
-    if (cl_unlikely(s->cores && !is_mine(adopter)))
+    if (cl_unlikely(s->cores && !is_mine(cl_load_relaxed(&k->adopter))))
         return -EOPNOTSUPP;
     if (cl_unlikely(!s->started))
         return -ESHUTDOWN;
-    if (cl_likely((!adopter || is_mine(adopter)) && take(k, CL_TURN_INSIDE))) {
-        cl_loop_stack_bounds(k);
-        if (cl_unlikely(k->offered)) {
-            k->offered = false;
-            if (!k->asleep)
-                cl_wakefd_up(k);
-        }
-        return 0;
+    if (cl_unlikely(!take(k, CL_TURN_INSIDE)))
+        return why_not(k);
+    /* Once it is taken nobody adopts it. Its adopter, who comes meanwhile, waits or turns again. */
+    const struct cl_adopter *adopter = cl_load_relaxed(&k->adopter);
+    if (cl_unlikely(adopter && !is_mine(adopter))) {
+        cl_store_release(&k->turning, CL_TURN_OUTSIDE);
+        return -EBUSY;
     }
-    return cl_load_relaxed(&k->turning) == CL_TURN_TAKEN ? -ESHUTDOWN : -EBUSY;
+    cl_loop_stack_bounds(k);
+    if (cl_unlikely(k->offered)) {
+        k->offered = false;
+        if (!k->asleep)
+            cl_wakefd_up(k);
+    }
+    return 0;
 }
 
 int cl_kthread_borrow_turn(struct cl_sched *s, unsigned index)
@@ -531,7 +566,7 @@ const char *cl_adopt_error(int error)
     case -ESHUTDOWN:
         return "the scheduler does not run: it has stopped, or was not started; take its descriptor out of the loop";
     case -EBUSY:
-        return "another thread has adopted the kthread, or an iokernel counts on its thread: end that one's loop first";
+        return "another thread has adopted or borrows the kthread, or an iokernel counts on its thread: end that first";
     case -EALREADY:
         return "this thread has adopted the kthread already: turn it";
     case -EOPNOTSUPP:

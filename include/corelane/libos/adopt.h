@@ -44,8 +44,9 @@ CL_EXTERN_C_BEGIN
 
 // cffi: begin
 /* Be the thread of kthread k, after cl_sched_start. -errno with a reason: -EINVAL it has one of its own, -EBUSY another
- * thread has adopted it, -EALREADY this one has, -EDEADLK on a kthread, -ESHUTDOWN, -ENOMEM. Where an iokernel manages
- * the cores it is told of the kthreads when all of them have their threads, and what it answers comes back here. */
+ * thread has adopted it or borrows it at this moment, -EALREADY this one has adopted it, -EDEADLK on a kthread,
+ * -ESHUTDOWN, -ENOMEM. Where an iokernel manages the cores it is told of the kthreads when all of them have their
+ * threads, and what it answers comes back here. */
 CL_API int cl_kthread_adopt(struct cl_sched *sched, unsigned k, char err[256]);
 /* One turn. 1: turn again, after a look at what else there is; poll mode says for how long it does so without work
  * (CL_SCHED_BLOCK: not at all). 0: nothing is to be done, and the descriptor is readable when there is; a call before

@@ -1,6 +1,6 @@
 /* Kthreads that nobody adopts, which threads borrow: what each call answers where it may not be made; no two are inside
- * of one at a time; what a call leaves undone is done by turns, and a timer that it arms while the kthread sleeps
- * rings; when a NIC's frames are told of.
+ * of one at a time, whoever adopts it between; what a call leaves undone is done by turns, and a timer that it arms
+ * while the kthread sleeps rings; when a NIC's frames are told of.
  * Usage: borrow KTHREADS MODE */
 #include "adopted.h"
 
@@ -9,6 +9,7 @@
 
 #define THREADS 3
 #define CALLS 2000
+#define ADOPTIONS 200
 #define BUSY_TURNS 100 /* more than wakefd.c waits for */
 
 static struct cl_sched_config config;
@@ -58,12 +59,29 @@ static void *borrow(void *arg)
     return NULL;
 }
 
+/* Beside those who borrow: whoever has adopted one turns it, or is told to turn it again. */
+static void *adopt_between(void *arg)
+{
+    char err[256];
+    for (unsigned i = 0; i < ADOPTIONS; i++) {
+        unsigned k = i % config.n_kthreads;
+        int rc;
+        while ((rc = cl_kthread_adopt(arg, k, err)) == -EBUSY)
+            sched_yield();
+        CHECK_EQ(rc, 0);
+        for (unsigned turns = 0; turns < 4; turns++)
+            CHECK(cl_kthread_turn(arg, k) >= 0);
+        CHECK_EQ(cl_kthread_let_go(arg, k), 0);
+    }
+    return NULL;
+}
+
 static void many(struct cl_sched *s)
 {
-    pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, borrow, s), 0);
-    for (int i = 0; i < THREADS; i++)
+    pthread_t threads[THREADS + 1];
+    for (int i = 0; i <= THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, i < THREADS ? borrow : adopt_between, s), 0);
+    for (int i = 0; i <= THREADS; i++)
         pthread_join(threads[i], NULL);
     while (__atomic_load_n(&ran, __ATOMIC_ACQUIRE) < THREADS * CALLS)
         for (unsigned k = 0; k < config.n_kthreads; k++)
@@ -106,10 +124,25 @@ static void *wrong(void *arg)
     return NULL;
 }
 
+static void *adopt_too_soon(void *arg)
+{
+    char err[256];
+    CHECK_EQ(cl_kthread_adopt(arg, 0, err), -EBUSY);
+    return NULL;
+}
+
+static void while_another_adopts(void *arg)
+{
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, adopt_too_soon, arg), 0);
+    pthread_join(thread, NULL);
+}
+
 static void contract(struct cl_sched *s)
 {
     pthread_t thread;
     CHECK_EQ(cl_kthread_borrow_turn(s, 64), -EINVAL);
+    CHECK_EQ(cl_kthread_borrow(s, 0, while_another_adopts, s), 0);
     adopt(s, 0);
     CHECK_EQ(cl_kthread_borrow(s, 0, count, NULL), 0); /* its own */
     CHECK_EQ(cl_kthread_borrow_more(s, 0, count, NULL), 0);
