@@ -42,6 +42,26 @@ def take_all(view: Any, jobs: Any, cores: Any, job: Any) -> None:
         c = cores[c].next
 
 
+@_part
+def forgo(view: Any, cores: Any, job: Any) -> None:
+    """Unsay what this call gives a job."""
+    later, c = -1, view.changed
+    while c >= 0:
+        core = cores[c]
+        before = core.changed - 2
+        if core.want == job and core.job < 0:
+            core.changed = 0
+            if later < 0:
+                view.changed = before
+            else:
+                cores[later].changed = before + 2
+        else:
+            if core.want == job and core.job != job:  # it was somebody else's before
+                core.want = NOBODY
+            later = c
+        c = before
+
+
 @njit(inline="always")
 def refuse(view: Any, jobs: Any, job: Any) -> None:
     """Turn a job away for good: it leaves after this call, and counts as refused."""
@@ -91,12 +111,32 @@ def waits_longest(view: Any, jobs: Any) -> Any:
 
 
 @njit(inline="always")
+def _memory_of(jobs: Any, job: Any) -> Any:
+    """Memory that a job demands for each core."""
+    return jobs[job].alloc[MEMORY] if jobs[job].alloc[MEMORY] > 0.0 else jobs[job].demand[MEMORY]
+
+
+@_part
+def _has_room(view: Any, jobs: Any, cores: Any, c: Any, job: Any) -> Any:
+    loop = cores[c].loop
+    used = view.used[loop * N_RESOURCES + MEMORY] + _memory_of(jobs, job)
+    if cores[c].job >= 0:
+        used -= _memory_of(jobs, cores[c].job)
+    r = view.changed
+    while r >= 0:
+        core = cores[r]
+        if r != c and core.loop == loop and core.want != core.job:
+            used += _memory_of(jobs, core.want) if core.want >= 0 else 0.0
+            used -= _memory_of(jobs, core.job) if core.job >= 0 else 0.0
+        r = core.changed - 2
+    return used <= view.capacity[MEMORY]
+
+
+@njit(inline="always")
 def fits(view: Any, jobs: Any, cores: Any, c: Any, job: Any) -> Any:
-    """Whether the loop of core c has the memory that a job demands for one more core."""
-    if view.capacity[MEMORY] <= 0.0:
-        return True
-    need = jobs[job].alloc[MEMORY] if jobs[job].alloc[MEMORY] > 0.0 else jobs[job].demand[MEMORY]
-    return view.used[cores[c].loop * N_RESOURCES + MEMORY] + need <= view.capacity[MEMORY]
+    """Whether the loop of core c has the memory that a job demands for it, after what this call has said so far. Where
+    memory is bounded, linear in that."""
+    return view.capacity[MEMORY] <= 0.0 or _has_room(view, jobs, cores, c, job)
 
 
 @_part

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .state import FAR, State, apart
+from .state import FAR, RESOURCES, State, apart
+from .table import MEMORY, N_RESOURCES
 
 # Entries of `watched`: for how long a core was idle beside a job that it would have sufficed for, ns; the longest that
-# a job was without a core at a stretch, ns; by how much core time a job was behind its weighted share at most, ns.
-IDLE_NS, WAITED_NS, BEHIND_NS = 0, 1, 2
-N_WATCHED = 3
+# a job was without a core at a stretch, ns; by how much core time a job was behind its weighted share at most, ns; the
+# greatest part that was missing of what a core's job demands of a resource, or of its loop's part for a core if less.
+IDLE_NS, WAITED_NS, BEHIND_NS, SHORT = 0, 1, 2, 3
+N_WATCHED = 4
 
 
 @apart
@@ -24,6 +26,8 @@ def watch(last: Any, now: Any, s: State) -> None:
             s.watched[WAITED_NS] = max(s.watched[WAITED_NS], now - s.jobs[j].since_ns)
     if view.n_idle and view.n_waiting and _one_fits(s):
         s.watched[IDLE_NS] += now - last
+    if s.settings[RESOURCES]:
+        s.watched[SHORT] = max(s.watched[SHORT], _short(s))
     level = _level(s)
     j = view.first
     while j >= 0:
@@ -33,6 +37,24 @@ def watch(last: Any, now: Any, s: State) -> None:
         s.hidden[j].behind_ns = max(behind, 0.0)
         s.watched[BEHIND_NS] = max(s.watched[BEHIND_NS], behind)
         j = job.next
+
+
+@apart
+def _short(s: State) -> Any:
+    """The greatest part that is missing of any job's floor now. Memory is not shared: who has a core has it."""
+    view, short = s.told[0], 0.0
+    for loop in range(view.n_loops):
+        rows = 0
+        for c in range(view.n_cores):
+            rows += s.cores[c].loop == loop
+        for c in range(view.n_cores):
+            if s.cores[c].loop == loop and s.cores[c].job >= 0:
+                job = s.jobs[s.cores[c].job]
+                for r in range(N_RESOURCES):
+                    if r != MEMORY and job.demand[r] > 0.0:
+                        has = job.alloc[r] if job.alloc[r] > 0.0 else job.demand[r] * s.squeeze[loop * N_RESOURCES + r]
+                        short = max(short, 1.0 - has / min(job.demand[r], view.capacity[r] / rows))
+    return short
 
 
 @apart

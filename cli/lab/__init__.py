@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(compare)
     compare.add_argument("--goal", default=GOAL, metavar="NAME", help=f"what is best: least of it (default {GOAL})")
     compare.add_argument("--baseline", default="fifo", metavar="POLICY", help="over which others are told (fifo)")
+    compare.add_argument("--alone", action="store_true", help="only these policies, without the baselines beside them")
     record = actions.add_parser("record", help="write requests, or what an iokernel does with its cores, as a load")
     record.add_argument("file", metavar="FILE", help="the load file to write")
     record.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)

@@ -50,13 +50,17 @@ def run(options: argparse.Namespace) -> int:
         document = {"file": options.file, "jobs": len(load), "classes": len(load.kinds), "lost": lost}
         print(json.dumps(document | load.said))
         return 0
-    what = ("requests", "services") if of_requests else ("moves", "applications")
-    missing = f"; {lost} {what[0]} were lost" if lost else ""
-    jobs = "requests" if of_requests else "jobs"
-    print(f"wrote {options.file}: {len(load)} {jobs} of {len(load.kinds)} {what[1]}{missing}")
+    job, lost_one, owner = ("request", "request", "service") if of_requests else ("job", "move", "application")
+    missing = f"; lost: {_count(lost, lost_one)}" if lost else ""
+    print(f"wrote {options.file}: {_count(len(load), job)} of {_count(len(load.kinds), owner)}{missing}")
     if of_requests:
         print(_what_became_of_them(load))
     return 0
+
+
+def _count(n: int, what: str) -> str:
+    """1 job, 2 jobs."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _what_became_of_them(load: Load) -> str:

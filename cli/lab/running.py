@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...bench.lab.world import Machine
 
 EXAMPLE = "cluster:jobs=2000,load=0.8"
+BASELINES = ("fifo", "round_robin", "srpt", "edf", "fair", "static")  # `compare` has them beside every policy
 
 
 def numbers(text: str) -> dict[str, float]:
@@ -145,6 +146,17 @@ def machine_of(options: argparse.Namespace, count: int, load: Wanted) -> Machine
     )
 
 
+def named(options: argparse.Namespace) -> list[str]:
+    """The policies of --policy, and for `compare` the baselines that are not among them."""
+    from ...bench.lab import policy
+
+    names = policy.names() if options.policy == "all" else list(filter(None, options.policy.split(",")))
+    if not names:
+        raise WrongUsage("--policy", "it names none", "see corelane lab list")
+    beside = BASELINES if options.action == "compare" and not options.alone else ()
+    return names + [name for name in beside if name not in names]
+
+
 def _policies(options: argparse.Namespace) -> list[tuple[str, Mapping[str, float]]]:
     """What --policy names, with the settings of --set that each has. Loads them, so that a wrong one is told now."""
     from ...bench.lab import policy
@@ -152,7 +164,7 @@ def _policies(options: argparse.Namespace) -> list[tuple[str, Mapping[str, float
     settings = {name: value for one in options.set for name, value in one.items()}
     found: list[tuple[str, Mapping[str, float]]] = []
     used: set[str] = set()
-    for name in policy.names() if options.policy == "all" else filter(None, options.policy.split(",")):
+    for name in named(options):
         known = policy.known(name).settings
         mine = {key: value for key, value in settings.items() if key in known}
         policy.load(name, mine)
@@ -160,8 +172,6 @@ def _policies(options: argparse.Namespace) -> list[tuple[str, Mapping[str, float
         found.append((name, mine))
     if lost := settings.keys() - used:
         raise WrongUsage(f"--set {', '.join(sorted(lost))}", "none of these policies has it", "see corelane lab list")
-    if not found:
-        raise WrongUsage("--policy", "it names none", "see corelane lab list")
     return found
 
 

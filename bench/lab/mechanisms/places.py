@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..acts import fits, give, take
+from ..acts import fits, forgo, give, take
 from .ranking import spare
 from .tool import tool
 
@@ -41,10 +41,14 @@ def _empty(view: Any, jobs: Any, cores: Any, c: Any, j: Any, loop: Any) -> Any:
 
 @tool
 def empties(view: Any, jobs: Any, cores: Any, j: Any, loop: Any) -> Any:
-    """How many empty logical cores a loop (-1: all of them) has for job j."""
+    """How many empty logical cores a loop (-1: all of them) has for job j, by giving it all of them and taking that
+    back: they share the loop's memory."""
     n = 0
     for c in range(view.n_cores):
-        n += _empty(view, jobs, cores, c, j, loop)
+        if _empty(view, jobs, cores, c, j, loop):
+            give(view, cores, c, j)
+            n += 1
+    forgo(view, cores, j)
     return n
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..acts import fits, give, take
+from ..acts import fits, forgo, give, take
 from ..table import QUANTUM
 from .tool import tool
 
@@ -132,9 +132,10 @@ def _hand(view: Any, jobs: Any, cores: Any, j: Any, more: Any, c: Any, quantum_n
 
 
 @tool
-def enact(view: Any, jobs: Any, cores: Any, quantum_ns: Any) -> None:
+def enact(view: Any, jobs: Any, cores: Any, kinds: Any, quantum_ns: Any) -> None:
     """Bring every job to its target: take what is over, then give spare cores, a buddy block if there is one. The first
-    core of a job that begins gets the quantum (0: none); a job that keeps its core at the end of one gets a new one."""
+    core of a job that begins gets the quantum (0: none); a job that keeps its core at the end of one gets a new one.
+    Who would begin with fewer than its least cores, for want of memory, does not."""
     shrink(view, jobs, cores)
     first = 0
     j = view.first
@@ -144,7 +145,9 @@ def enact(view: Any, jobs: Any, cores: Any, quantum_ns: Any) -> None:
             c = block(view, cores, more) if more > 1 else -1
             if c >= 0:
                 more = _hand(view, jobs, cores, j, more, c, quantum_ns)
-            _hand(view, jobs, cores, j, more, first, quantum_ns)
+            more = _hand(view, jobs, cores, j, more, first, quantum_ns)
+            if jobs[j].cores == 0 and int(jobs[j].memory[TARGET]) - more < kinds[jobs[j].kind].min_cores:
+                forgo(view, cores, j)
             while first < view.n_cores and not spare(cores, first):
                 first += 1
             if first == view.n_cores:
@@ -163,23 +166,17 @@ def again(view: Any, cores: Any) -> None:
 @tool
 def begin(view: Any, jobs: Any, cores: Any, j: Any, need: Any, quantum_ns: Any) -> Any:
     """Have a job that waits begin on `need` idle cores, if there are so many that have the memory. Returns whether."""
-    found = 0
-    c = view.idle
-    while c >= 0 and found < need:
-        found += spare(cores, c) and fits(view, jobs, cores, c, j)
-        c = cores[c].next_idle
-    if found < need:
-        return False
-    lead = True
-    c = view.idle
-    while found > 0:
+    c, lead = view.idle, True
+    while c >= 0 and need > 0:
         if spare(cores, c) and fits(view, jobs, cores, c, j):
             cores[c].quantum_ns = quantum_ns if lead else 0
             lead = False
             give(view, cores, c, j)
-            found -= 1
+            need -= 1
         c = cores[c].next_idle
-    return True
+    if need > 0:
+        forgo(view, cores, j)
+    return need == 0
 
 
 @tool

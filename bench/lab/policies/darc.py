@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..acts import fits, give, wake_at
+from ..acts import fits, forgo, give, wake_at
 from ..mechanisms.ranking import spare
 from ..mechanisms.tool import tool
 from ..table import DONE, MAX_CLASSES
@@ -64,18 +64,15 @@ def _may(view: Any, cores: Any, memory: Any, cls: Any, c: Any) -> Any:
 @tool
 def _begin(view: Any, jobs: Any, cores: Any, memory: Any, j: Any, need: Any) -> Any:
     """Have a job begin on `need` idle cores that its class may use. Returns whether there are so many."""
-    for counting in (True, False):
-        found = 0
-        c = view.idle
-        while c >= 0 and found < need:
-            if spare(cores, c) and _may(view, cores, memory, jobs[j].cls, c) and fits(view, jobs, cores, c, j):
-                found += 1
-                if not counting:
-                    give(view, cores, c, j)
-            c = cores[c].next_idle
-        if found < need:
-            return False
-    return True
+    c = view.idle
+    while c >= 0 and need > 0:
+        if spare(cores, c) and _may(view, cores, memory, jobs[j].cls, c) and fits(view, jobs, cores, c, j):
+            give(view, cores, c, j)
+            need -= 1
+        c = cores[c].next_idle
+    if need > 0:
+        forgo(view, cores, j)
+    return need == 0
 
 
 def darc(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, window: Any = 2000) -> None:

@@ -19,4 +19,4 @@ def edf(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any) -> None:
         jobs[j].memory[KEY] = jobs[j].deadline_ns if jobs[j].deadline_ns > 0 else 1e300
         j = jobs[j].next
     grant(view, jobs, kinds, memory, 0)
-    enact(view, jobs, cores, 0)
+    enact(view, jobs, cores, kinds, 0)

@@ -33,7 +33,9 @@ def _row(view: Any, jobs: Any, kinds: Any, memory: Any, row: Any, j: Any, speed:
     """A job as a row, but for its spans."""
     kind = kinds[jobs[j].kind]
     work = max(jobs[j].declared_ns - progress_ns(view, jobs, j), 1.0) * (1.0 + margin)
-    memory[row + shares.WORK] = work / speed + 4.0 * margin * kind.switch_ns
+    change = view.switch_ns + view.move_ns + kind.switch_ns
+    starts = max(jobs[j].as_of_ns - view.now_ns, 0) if jobs[j].cores > 0 else change
+    memory[row + shares.WORK] = work / speed + starts + 4.0 * margin * change
     memory[row + shares.SERIAL], memory[row + shares.SYNC] = max(kind.serial, 0.0), max(kind.sync, 0.0)
     memory[row + shares.LEAST] = kind.min_cores
     memory[row + shares.MOST] = min(kind.max_cores, view.n_cores)
@@ -125,4 +127,4 @@ def elasticflow(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, margi
         j = after
     follow(view, jobs, memory)
     _left_over(view, jobs, kinds, memory)
-    enact(view, jobs, cores, 0)
+    enact(view, jobs, cores, kinds, 0)

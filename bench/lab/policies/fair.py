@@ -34,4 +34,4 @@ def fair(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, quantum_us: 
             jobs[j].memory[KEY] = jobs[j].memory[_BEGAN]
         j = jobs[j].next
     grant(view, jobs, kinds, memory, 0)
-    enact(view, jobs, cores, int(quantum_us * 1000.0))
+    enact(view, jobs, cores, kinds, int(quantum_us * 1000.0))

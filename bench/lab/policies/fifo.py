@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..acts import fits, give, waits_longest, wake_at
+from ..acts import fits, forgo, give, waits_longest, wake_at
 
 SOURCE = "the baseline"
 SWEEP: dict[str, tuple[float, ...]] = {}
@@ -21,6 +21,7 @@ def fifo(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any) -> None:
         while core >= 0 and not fits(view, jobs, cores, core, job):
             core = cores[core].next_idle
         if core < 0:
+            forgo(view, cores, job)
             return
         give(view, cores, core, job)
         core = cores[core].next_idle

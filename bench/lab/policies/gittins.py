@@ -26,4 +26,4 @@ def gittins(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, quantum_u
         jobs[j].memory[KEY] = -index(memory, 0, attained_ns(view, jobs, j))
         j = jobs[j].next
     grant(view, jobs, kinds, memory, BUCKETS)
-    enact(view, jobs, cores, int(quantum_us * 1000.0))
+    enact(view, jobs, cores, kinds, int(quantum_us * 1000.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..acts import give, take, wake_at
+from ..acts import fits, forgo, give, take, wake_at
 from ..mechanisms import trace
 from ..mechanisms.ranking import KEY, again, heap, pop, spare
 from ..mechanisms.tool import tool
@@ -26,18 +26,16 @@ def _free(view: Any, cores: Any, c: Any) -> Any:
 @tool
 def _gang(view: Any, jobs: Any, cores: Any, kinds: Any, j: Any, quantum_ns: Any) -> None:
     """A job of several cores begins on the fastest spare ones."""
-    need = kinds[jobs[j].kind].min_cores
-    free = 0
-    for c in range(view.n_cores):
-        free += spare(cores, c)
-    while free >= need > 0:
+    for _ in range(kinds[jobs[j].kind].min_cores):
         best = -1
         for c in range(view.n_cores):
-            if spare(cores, c) and (best < 0 or cores[c].speed > cores[best].speed):
+            if spare(cores, c) and (best < 0 or cores[c].speed > cores[best].speed) and fits(view, jobs, cores, c, j):
                 best = c
+        if best < 0:
+            forgo(view, cores, j)
+            return
         cores[best].quantum_ns = 0
         give(view, cores, best, j)
-        need, free = need - 1, free - 1
 
 
 def hare(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, quantum_us: Any = 200.0) -> None:
@@ -74,7 +72,7 @@ def hare(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, quantum_us: 
         if memory[ends + best] == 0.0 and _free(view, cores, best):
             if cores[best].job == j and not spare(cores, best):
                 again(view, cores)
-            else:
+            elif fits(view, jobs, cores, best, j):
                 if jobs[j].cores:  # it goes from its own core to a faster one
                     take(view, cores, view.core)
                 cores[best].quantum_ns = quantum_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..acts import fits, give, wake_at
+from ..acts import fits, forgo, give, wake_at
 from ..mechanisms.ranking import KEY, clear, heap, pop, spare
 from ..mechanisms.tool import tool
 from ..table import DONE, PHASE, WAITING
@@ -41,31 +41,38 @@ def _room_on(view: Any, jobs: Any, cores: Any, c: Any, memory: Any, base: Any, h
 
 
 @tool
-def _place(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, base: Any, headroom: Any, j: Any) -> Any:
-    """Give a job its least cores in one loop if one has them: the one with least room to spare; each of its cores is
-    that which it fills best. Returns whether."""
-    need, want = kinds[jobs[j].kind].min_cores, _estimate(jobs, memory, base, j, headroom)
-    loop, least = -1, 1 << 30
-    for at in range(view.n_loops):
-        free = 0
-        for c in range(view.n_cores):
-            if cores[c].loop == at and spare(cores, c) and fits(view, jobs, cores, c, j):
-                free += _room_on(view, jobs, cores, c, memory, base, headroom) >= want - 1e-9
-        if need <= free < least:
-            loop, least = at, free
-    if loop < 0 and (need == 1 or need > view.n_idle):
-        return False
+def _fill(view: Any, jobs: Any, cores: Any, memory: Any, base: Any, headroom: Any, j: Any, need: Any, loop: Any) -> Any:
+    """Give a job `need` cores of a loop (-1: of any), each that which it fills best, or none. Returns the room that is
+    left on such cores; -1: there are not so many."""
+    want, left = _estimate(jobs, memory, base, j, headroom), 0.0
     for _ in range(need):
-        best, room = -1, 2.0
+        best, least, left = -1, 2.0, 0.0
         for c in range(view.n_cores):
             if (loop < 0 or cores[c].loop == loop) and spare(cores, c) and fits(view, jobs, cores, c, j):
-                left = _room_on(view, jobs, cores, c, memory, base, headroom)
-                if left >= want - 1e-9 and left < room:
-                    best, room = c, left
+                room = _room_on(view, jobs, cores, c, memory, base, headroom)
+                if room >= want - 1e-9:
+                    left += room
+                    if room < least:
+                        best, least = c, room
         if best < 0:
-            return True
+            forgo(view, cores, j)
+            return -1.0
         give(view, cores, best, j)
-    return True
+    return left
+
+
+@tool
+def _place(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, base: Any, headroom: Any, j: Any) -> Any:
+    """Give a job its least cores in the loop with least room to spare that has them, else wherever they are. Returns
+    whether."""
+    need, best, least = kinds[jobs[j].kind].min_cores, -1, 1e300
+    for loop in range(view.n_loops):
+        left = _fill(view, jobs, cores, memory, base, headroom, j, need, loop)
+        if left >= 0.0:
+            forgo(view, cores, j)
+            if left < least:
+                best, least = loop, left
+    return (best >= 0 or need > 1) and _fill(view, jobs, cores, memory, base, headroom, j, need, best) >= 0.0
 
 
 def liquid(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, batch_us: Any = 0.0, headroom: Any = 1.0) -> None:

@@ -55,4 +55,4 @@ def optimus(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, settle_us
     while j >= 0:
         jobs[j].memory[TARGET] = memory[rows + gain.ROW * int(jobs[j].memory[TARGET]) + gain.OUT]
         j = jobs[j].next
-    enact(view, jobs, cores, 0)
+    enact(view, jobs, cores, kinds, 0)

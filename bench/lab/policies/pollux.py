@@ -49,4 +49,4 @@ def pollux(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, settle_us:
         n += 1
         j = jobs[j].next
     if not still:
-        enact(view, jobs, cores, 0)
+        enact(view, jobs, cores, kinds, 0)

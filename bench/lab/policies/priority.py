@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..acts import give, wake_at
+from ..acts import fits, give, wake_at
+from ..mechanisms.ranking import begin
 
 SOURCE = "a baseline: static priorities (Cobham, 1954)"
 SWEEP: dict[str, tuple[float, ...]] = {"preempt": (0, 1)}
@@ -20,19 +21,13 @@ def priority(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, preempt:
         return
     job = view.waiting[cls]
     need = kinds[jobs[job].kind].min_cores
-    if need <= view.n_idle:
-        core = view.idle
-        for _ in range(need):
-            give(view, cores, core, job)
-            core = cores[core].next_idle
-    elif preempt and need == 1:
+    if begin(view, jobs, cores, job, need, 0):
+        wake_at(view, view.now_ns)
+    elif preempt and need == 1 and view.n_idle == 0:
         lowest = -1
         for c in range(view.n_cores):
             if lowest < 0 or jobs[cores[c].job].cls > jobs[cores[lowest].job].cls:
                 lowest = c
-        if jobs[cores[lowest].job].cls <= cls:
-            return
-        give(view, cores, lowest, job)
-    else:
-        return
-    wake_at(view, view.now_ns)
+        if jobs[cores[lowest].job].cls > cls and fits(view, jobs, cores, lowest, job):
+            give(view, cores, lowest, job)
+            wake_at(view, view.now_ns)

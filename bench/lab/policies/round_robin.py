@@ -10,6 +10,7 @@ from ..table import QUANTUM
 
 SOURCE = "a baseline: time slices, gangs as a whole (Ousterhout, 1982)"
 SWEEP: dict[str, tuple[float, ...]] = {"quantum_us": (10, 50, 200, 1000)}
+HOLDS = {"settings": {"quantum_us": 1.0}, "waits_ns": 1_000}  # a quantum for each job that is there
 
 
 def round_robin(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, quantum_us: Any = 100.0) -> None:

@@ -20,4 +20,4 @@ def srpt(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, future: Any)
         jobs[j].memory[KEY] = future[j].total_ns - progress_ns(view, jobs, j)
         j = jobs[j].next
     grant(view, jobs, kinds, memory, 0)
-    enact(view, jobs, cores, 0)
+    enact(view, jobs, cores, kinds, 0)

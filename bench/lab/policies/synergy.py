@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..acts import give, waits_longest, wake_at
+from ..acts import fits, forgo, give, waits_longest, wake_at
 from ..mechanisms.packing import water
 from ..mechanisms.ranking import spare
 from ..mechanisms.tool import tool
@@ -14,6 +14,7 @@ from ..table import MEMORY as AMOUNT
 
 SOURCE = "Synergy, OSDI 2022: Synergy-TUNE, demands by profile, never below the proportional share; in turn"
 SWEEP: dict[str, tuple[float, ...]] = {"tune": (0, 1)}
+HOLDS = {"floor": True}
 WORDS = (0, 0, 2, 0)
 
 
@@ -54,6 +55,13 @@ def _deal(view: Any, jobs: Any, cores: Any, memory: Any, loop: Any, tune: Any) -
 
 
 @tool
+def _deal_all(view: Any, jobs: Any, cores: Any, memory: Any, tune: Any) -> None:
+    """In each loop: a job's cores may be in several."""
+    for loop in range(view.n_loops):
+        _deal(view, jobs, cores, memory, loop, tune)
+
+
+@tool
 def _place(view: Any, jobs: Any, cores: Any, j: Any, need: Any) -> Any:
     """The loop with so many spare cores in which most of what the job demands is there; of equal ones the fullest. -1:
     none has so many, and the job has to be spread."""
@@ -79,7 +87,7 @@ def synergy(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, tune: Any
     """Who waits longest begins where its demands are met best. Each change deals the loop's resources out anew. tune 0:
     by proportion, as the paper's baseline."""
     if view.event == DONE or view.event == PHASE:
-        _deal(view, jobs, cores, memory, cores[view.core].loop, tune)
+        _deal_all(view, jobs, cores, memory, tune)
     j = waits_longest(view, jobs)
     if j < 0 or kinds[jobs[j].kind].min_cores > view.n_idle:
         return
@@ -88,12 +96,11 @@ def synergy(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, tune: Any
     if loop < 0 and need == 1:
         return
     for c in range(view.n_cores):
-        if need > 0 and spare(cores, c) and (loop < 0 or cores[c].loop == loop):
+        if need > 0 and spare(cores, c) and (loop < 0 or cores[c].loop == loop) and fits(view, jobs, cores, c, j):
             give(view, cores, c, j)
             need -= 1
-    if loop >= 0:
-        _deal(view, jobs, cores, memory, loop, tune)
-    else:
-        for every in range(view.n_loops):
-            _deal(view, jobs, cores, memory, every, tune)
+    if need > 0:
+        forgo(view, cores, j)
+        return
+    _deal_all(view, jobs, cores, memory, tune)
     wake_at(view, view.now_ns)

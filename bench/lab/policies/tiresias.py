@@ -42,4 +42,4 @@ def tiresias(
         jobs[j].memory[KEY] = level(held - jobs[j].memory[_FROM], first_us * 1000.0, ratio, levels)
         j = jobs[j].next
     grant(view, jobs, kinds, memory, 0)
-    enact(view, jobs, cores, int(quantum_us * 1000.0))
+    enact(view, jobs, cores, kinds, int(quantum_us * 1000.0))

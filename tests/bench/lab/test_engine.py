@@ -195,6 +195,10 @@ def test_memory_is_not_shared(run, write_policy):
     ran = run([0, 0], [100.0, 100.0], (big,), cores=2, capacity=(1, 1, 1, 1))
     assert ran.completion_ns.tolist() == [100, 200]
     assert ran.refused == 0  # it looks before it gives
+    gang = Kind(min_cores=2, max_cores=2, phases=big.phases)
+    ran = run([0], [100.0], (gang,), cores=2, capacity=(1, 1, 1, 1))
+    assert not ran.over.any()
+    assert ran.refused == 0  # each of the two fits, and both do not
     less = "    elif view.n_waiting:\n        jobs[view.first].alloc[2] = 1.0\n    if view.idle"
     shrunk = QUANTA.replace("    elif view.idle", less).replace("quantum_ns = quantum", "quantum_ns = 0")
     ran = run([0], [100.0], (big,), cores=1, capacity=(1, 1, 1, 1), chosen=write_policy(shrunk))

@@ -10,7 +10,7 @@ MINE = "def mine(view, jobs, cores, kinds, memory):\n"
 SEEDS = range(1, 61)
 
 
-SHORT = ("edf", "elasticflow", "tiresias")  # make soak has the others
+SHORT = ("edf", "elasticflow", "round_robin", "synergy", "tiresias")  # make soak has the others
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,16 @@ def test_who_is_behind_its_share_is_found():
     weighted = watched(policy.load("fifo"), [0, 0], [100.0, 100.0], weight=[1.0, 3.0])
     assert len(invariants.broken(weighted, {"behind_ns": 74})) == 1
     assert invariants.broken(weighted, {"behind_ns": 75}) == []
+
+
+def test_who_lacks_its_part_of_a_resource_is_found():
+    """Of two jobs on two cores one demands all of a resource, and one its half: by demand it has a third."""
+    kinds = tuple(loads.Kind(phases=(loads.Phase(demand=(d, 0, 0, 0)),)) for d in (2.0, 1.0))
+    load = loads.Load(kinds, loads.jobs([0, 0], [100.0, 100.0], [0, 1]))
+    machine = Machine(2, capacity=(1.0, 1.0, 1.0, 1.0))
+    ran = World(load, machine, buckets=1, watched=True).run(policy.load("fifo"))
+    (said,) = invariants.broken(ran, {"floor": True})
+    assert said == "a job lacked 33.3 % of its floor of a resource"
 
 
 def test_nobody_may_use_more_than_it_can():

@@ -1,10 +1,13 @@
 """`corelane lab`: what it runs, writes and refuses."""
 
+import argparse
 import json
 
 import pytest
 
 from corelane.bench.lab import loads
+from corelane.cli.lab import add_arguments
+from corelane.cli.lab.running import cores, named
 from corelane.cli.main import main
 
 SMALL = "exponential:jobs=200"
@@ -59,7 +62,7 @@ def test_the_document_alone_on_stdout(capsys):
 
 def test_compare_sweeps_with_seeds_of_its_own(capsys):
     load = "bimodal:jobs=400,long_share=0.05,long_us=20"
-    words = ["compare", "--policy", "fifo,priority", "--load", load, "--cores", "2", "--seeds", "2"]
+    words = ["compare", "--policy", "fifo,priority", "--alone", "--load", load, "--cores", "2", "--seeds", "2"]
     text = said(capsys, *words)
     assert "priority (preempt=1)" in text
     assert "times the mean completion of fifo" in text
@@ -91,8 +94,17 @@ def test_words_that_are_wrong(capsys, words, why):
     assert why in said(capsys, *words, code=2)
 
 
-def test_ranges_of_cores():
-    from corelane.cli.lab.running import cores
+def test_baselines_stand_beside_what_is_compared():
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
 
+    def names(*words):
+        return named(parser.parse_args([*words, "--policy", "fair,mine:mine"]))
+
+    assert names("run") == names("compare", "--alone") == ["fair", "mine:mine"]
+    assert names("compare") == ["fair", "mine:mine", "fifo", "round_robin", "srpt", "edf", "static"]
+
+
+def test_ranges_of_cores():
     assert cores("4..64") == (4, 8, 16, 32, 64)
     assert cores("3,5") == (3, 5)

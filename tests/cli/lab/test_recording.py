@@ -147,7 +147,7 @@ def test_the_command_writes_requests_and_says_what_became_of_them(monkeypatch, c
     words = ["lab", "record", str(tmp_path / "a"), "--pid", "42", "--seconds", "0.01"]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "requests of 1 services" in said
+    assert "requests of 1 service\n" in said
     assert "there, on 2 kthreads: p50 2." in said
     assert "give it as --costs switch_ns=" in said
     assert main([*words, "--json"]) == 0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cltest.cbuild import ROOT
 
-from corelane.bench.lab import generators, invariants, policy, world
+from corelane.bench.lab import generators, invariants, loads, policy, world
 from corelane.bench.lab import table as t
 from corelane.bench.lab.loads import Kind, Phase
 
@@ -23,11 +23,28 @@ def test_all_jobs_end_and_whoever_holds_something_keeps_it(name):
         refused = ran.jobs["outcome"] == t.TURNED_AWAY
         assert (ran.over | refused).all()
         assert not refused.any() or name == "elasticflow"
+        assert ran.refused == 0
         # Nobody has done more than the cores can that it may use.
         most = np.array([kind.max_cores for kind in load.kinds])
         fastest = max(generators.SPEEDS) * most[load.jobs["kind"]]
         assert (ran.completion_ns >= load.jobs["work_ns"] / fastest - 2).all()
     assert invariants.check(name, range(1, 26)) == []
+
+
+@pytest.mark.soak(takes_s=5)
+@pytest.mark.parametrize("name", NAMES)
+def test_gangs_whose_memory_is_short_get_all_of_their_cores_or_none(name):
+    """A loop has the memory for two cores of some gangs of three. Looked at one by one, each of the three fitted."""
+    sizes = ((1, 1, 0.6), (2, 2, 0.4), (2, 4, 0.9), (3, 3, 1.4))
+    kinds = tuple(Kind(min_cores=a, max_cores=b, phases=(Phase(use=0.5, demand=(0, 0, m, 0)),)) for a, b, m in sizes)
+    rng = np.random.default_rng(3)
+    work = rng.exponential(9000.0, 60) + 100.0
+    rows = loads.jobs(np.arange(60) * 3000, work, rng.integers(0, 4, 60), declared_ns=work)
+    machine = world.Machine(8, seats=2, loops=2, capacity=(1.0, 1.0, 0.8, 1.0))
+    chosen = policy.load(name)
+    ran = world.World(loads.Load(kinds, rows), machine, interval_ns=10_000 if chosen.ticks else 0).run(chosen)
+    assert ran.over.all()
+    assert ran.refused == 0
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -250,6 +267,25 @@ def test_estimated_demand_lets_jobs_share_a_core(run):
     whole = Kind()
     ran = run([0, 2000, 2000], [1000.0] * 3, (whole,), seats=2, chosen="liquid")
     assert ran.completion_ns.tolist() == [1000, 1000, 2000]
+
+
+@pytest.mark.soak(takes_s=5)
+def test_a_gang_is_counted_for_on_each_seat(run):
+    """Of two cores one is in use, and the other has two seats, but room for one of the gang only."""
+    half = (Phase(use=0.6),)
+    kinds = (Kind(phases=half), Kind(min_cores=2, max_cores=2, phases=half))
+    at, kind = [0, 2000, 4000, 4100], [0, 1, 0, 1]
+    ran = run(at, [1000.0] * 4, kinds, kind=kind, cores=2, seats=2, chosen="liquid")
+    assert ran.refused == 0
+    assert ran.over.all()
+
+
+@pytest.mark.soak(takes_s=5)
+def test_what_a_start_costs_is_part_of_a_promise(run):
+    """100 ns of work by 105 ns, and a switch costs 10: it is turned away."""
+    given = {"chosen": "elasticflow", "settings": {"margin": 0.0}, "declared_ns": [100.0], "deadline_ns": [105]}
+    assert run([0], [100.0], **given).over.all()
+    assert not run([0], [100.0], costs=world.Costs(switch_ns=10), **given).over.any()
 
 
 @pytest.mark.soak(takes_s=10)
