@@ -121,6 +121,12 @@ def sessions(system: System) -> Check:
     return Check("sessions", "warn", found, meaning, mend)
 
 
+def allow(system: System, device: str, rights: str) -> str:
+    """The command that lets this user, and nobody else, use a device. A small Debian comes without setfacl."""
+    install = "" if system.path("/usr/bin/setfacl").exists() else "sudo apt-get install acl && "
+    return f"{install}sudo setfacl -m u:$(id -un):{rights} {device}"
+
+
 def idle(system: System) -> Check:
     """Deep idle states, and whether /dev/cpu_dma_latency may be held at 0."""
     driver = system.read("/sys/devices/system/cpu/cpuidle/current_driver") or "none"
@@ -133,12 +139,11 @@ def idle(system: System) -> Check:
         return Check("idle states", "ok", f"{found}; /dev/cpu_dma_latency may be held at 0")
     meaning = "waking a sleeping core takes up to tens of microseconds: matters for adaptive and blocking mode"
     if device.exists():
-        mend = "sudo setfacl -m u:$(id -un):w /dev/cpu_dma_latency"
+        mend = allow(system, "/dev/cpu_dma_latency", "w")
         return Check("idle states", "warn", f"{found}; /dev/cpu_dma_latency not writable", meaning, mend)
     found += "; no /dev/cpu_dma_latency"
     if number := system.misc_device("cpu_dma_latency"):
-        allow = "sudo setfacl -m u:$(id -un):w /dev/cpu_dma_latency"
-        mend = f"sudo mknod -m 600 /dev/cpu_dma_latency c 10 {number} && {allow}"
+        mend = f"sudo mknod -m 600 /dev/cpu_dma_latency c 10 {number} && {allow(system, '/dev/cpu_dma_latency', 'w')}"
         return Check("idle states", "warn", found, meaning, mend)
     if states:
         mend = "echo 1 | sudo tee /sys/devices/system/cpu/cpu*/cpuidle/state[1-9]*/disable"
@@ -262,12 +267,12 @@ TAP_FOR_USER = (
 def tun(system: System) -> Check:
     """/dev/net/tun, and who may make taps."""
     device, meaning = system.path("/dev/net/tun"), "tap devices cannot be made"
-    allow = "sudo setfacl -m u:$(id -un):rw /dev/net/tun"
+    open_ = allow(system, "/dev/net/tun", "rw")
     if not device.exists():
-        mend = f"sudo mkdir -p /dev/net && sudo mknod -m 600 /dev/net/tun c 10 200 && {allow}"
+        mend = f"sudo mkdir -p /dev/net && sudo mknod -m 600 /dev/net/tun c 10 200 && {open_}"
         return Check("tap", "missing", "no /dev/net/tun", meaning, mend)
     if not system.may_write(device):
-        mend = f"{allow} && {TAP_FOR_USER}"
+        mend = f"{open_} && {TAP_FOR_USER}"
         return Check("tap", "missing", "/dev/net/tun is not writable", meaning, mend)
     if "CAP_NET_ADMIN" in system.capabilities():
         return Check("tap", "ok", "/dev/net/tun may be opened, and taps made")

@@ -42,6 +42,7 @@ GOOD_FILES = {
     "/sys/kernel/btf/vmlinux": "",
     "/dev/cpu_dma_latency": "",
     "/dev/net/tun": "",
+    "/usr/bin/setfacl": "",
 }
 
 Make = Callable[..., System]
@@ -382,6 +383,15 @@ def test_without_root_a_tap_is_one_that_was_made_for_the_user(make: Make) -> Non
     found = checks.tun(make({"/proc/self/status": USER}, writable=False))
     assert "ip tuntap add" in found.mend
     assert "666" not in found.mend
+
+
+@pytest.mark.parametrize("check", [checks.tun, checks.idle])
+def test_a_tool_that_a_small_system_lacks_is_installed_first(
+    make: Make, tmp_path: Path, check: Callable[[System], Check]
+) -> None:
+    assert "apt-get" not in check(make(writable=False)).mend
+    (tmp_path / "usr/bin/setfacl").unlink()
+    assert check(make({"/usr/bin/setfacl": None}, writable=False)).mend.startswith("sudo apt-get install acl && ")
 
 
 def test_rendering_says_what_and_how(make: Make) -> None:

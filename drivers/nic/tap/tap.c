@@ -284,8 +284,8 @@ static int open_queue(struct queue *q, const char *ifname, bool several, char *c
         snprintf(err, ERR_BYTES, "/dev/net/tun: %s%s", strerror(-code),
                  missing ? " (the tun driver is missing: `modprobe tun`; in a container give it the device)"
                  : code == -EACCES
-                     ? " (as root let this user open it: `setfacl -m u:NAME:rw /dev/net/tun`, and make a tap "
-                       "for him: `ip tuntap add dev cl0 mode tap user NAME`)"
+                     ? " (as root let this user open it: `setfacl -m u:NAME:rw /dev/net/tun`, of package acl; and, "
+                       "if he has no network namespace, make a tap for him: `ip tuntap add dev cl0 mode tap user NAME`)"
                      : "");
         return code;
     }
