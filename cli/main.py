@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -134,7 +133,7 @@ def _call(command: str, args: list[str], own: bool) -> int:
     if own and callable(signal.getsignal(signal.SIGINT)) and not getattr(module, "ENDS_AT_ONCE", False):
         signal.signal(signal.SIGINT, signal.default_int_handler)  # in place of the one of the script `corelane`
     if own and hasattr(module, "NICE"):
-        os.nice(module.NICE)  # never refused: it is upwards
+        options.nice = module.NICE
     code = module.run(options)
     assert isinstance(code, int)
     return code

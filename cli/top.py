@@ -6,10 +6,12 @@ In a terminal it is a screen with keys (screen.py, with the library textual), el
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import importlib.util
 import itertools
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plain", action="store_true", help="blocks of text, also in a terminal")
     parser.add_argument("--wide", action="store_true", help="all columns (default: those that fit the terminal, or 80)")
     parser.add_argument("--json", action="store_true", help="print all statistics as JSON, a line each time")
+    parser.set_defaults(nice=0)  # a command whose process is its own gets NICE
 
 
 def run(options: argparse.Namespace) -> int:
@@ -85,6 +88,13 @@ def app_of(stats: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return dict(found[0])
 
 
+def _give_way(nice: int) -> None:
+    """Have all threads of the process that nice value; 0: leave them."""
+    for tid in os.listdir("/proc/self/task") if nice else ():
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.setpriority(os.PRIO_PROCESS, int(tid), nice)  # never refused: it is upwards
+
+
 def _watch(
     count: int | None, options: argparse.Namespace, wait: Callable[[float], object] = time.sleep
 ) -> Iterator[dict[str, Any]]:
@@ -95,6 +105,8 @@ def _watch(
         traces.begin(before)  # what comes from here on is of the first interval
         try:
             for look in itertools.count() if count is None else range(count):
+                if look == 1:  # not before: loading itself, beside who polls on all CPUs, would take it half a minute
+                    _give_way(options.nice)
                 due = max(due + options.delay, time.monotonic())  # once, if it was suspended for longer
                 wait(max(0.0, due - time.monotonic()))
                 try:

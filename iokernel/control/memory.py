@@ -13,7 +13,8 @@ process still has, has not.
 Here decides only what is allowed. All that it needs to know comes as `Holder`s and by functions. Called by the control
 thread.
 
-Does not deal with: memory that an application does not call elastic; swap; memory of processes that are not attached.
+Does not deal with: memory that an application does not call elastic; swap; memory of processes that are not attached;
+an application that takes memory again without saying so, after it was seen to have given it back.
 """
 
 from __future__ import annotations

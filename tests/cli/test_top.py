@@ -7,6 +7,7 @@ import collections
 import copy
 import json
 import math
+import os
 import sys
 from typing import Any
 
@@ -273,6 +274,25 @@ def test_blocks_without_a_terminal(shown, capsys):
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert out.count("iokernel pid 42") == 2
+
+
+def test_who_looks_once_has_the_usual_priority_and_who_looks_on_gives_way(shown, capsys, monkeypatch):
+    """With all of its threads. A call of `run` alone leaves them as they are."""
+    given: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(os, "setpriority", lambda *words: given.append(words))
+    for n, nice in ((1, 19), (3, 0)):
+        shown += [statistics(), *(later() for _ in range(n))]
+        once = options("-n", str(n))
+        once.nice = nice
+        assert top.run(once) == 0
+        assert not given
+    shown += [statistics(), later(), later()]
+    on = options("-n", "2")
+    on.nice = 19
+    threads = {int(tid) for tid in os.listdir("/proc/self/task")}
+    assert top.run(on) == 0
+    assert set(given) >= {(os.PRIO_PROCESS, tid, 19) for tid in threads}
+    assert len(given) == len(set(given)), "once"
 
 
 def test_a_terminal_without_the_library_gets_blocks_and_is_told(shown, capsys, monkeypatch):

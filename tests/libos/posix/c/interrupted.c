@@ -6,12 +6,14 @@
 #include "pairs.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -53,6 +55,7 @@ static void wait_until(atomic_int *flag)
 static int c, l;              /* the other end, and the listener, of what waits */
 static struct sockaddr_in at; /* of the listener, or of the datagram socket */
 static char data[1 << 16];
+static atomic_int goes; /* what waits is to go on */
 
 static int of_pair(void)
 {
@@ -72,15 +75,38 @@ static int of_datagrams(void)
     return bound(&at);
 }
 
-/* The peer does not read: there is no room. */
+/* Bytes that have left, and are not acknowledged. */
+static int under_way(int s)
+{
+    int all = 0, unsent = 0;
+    if (ioctl(s, SIOCOUTQ, &all) || ioctl(s, SIOCOUTQNSD, &unsent))
+        printf("its bytes are not told\n");
+    return all - unsent;
+}
+
+/* The peer does not read: there is no room, nor will there be. What is under way makes some when it is acknowledged, and
+ * who does that may have to wait for a CPU. */
 static int of_full(void)
 {
     int s = of_pair();
-    while (send(s, data, sizeof data, MSG_DONTWAIT) > 0)
-        ;
-    while (send(s, data, 1, MSG_DONTWAIT) > 0)
-        ;
+    do {
+        while (send(s, data, sizeof data, MSG_DONTWAIT) > 0)
+            ;
+        while (under_way(s))
+            poll(NULL, 0, 1);
+    } while (send(s, data, 1, MSG_DONTWAIT) > 0);
     return s;
+}
+
+/* A call that sends a byte, until it is to go on: a persist timer sends what is left of a window that is smaller than a
+ * segment, and makes room once more. */
+static long again_while_there_is_room(long (*call)(int fd), int fd)
+{
+    long rc;
+    do
+        rc = call(fd);
+    while (rc == 1 && !atomic_load(&goes));
+    return rc;
 }
 
 static int of_timed(void)
@@ -147,21 +173,36 @@ static long call_accept4(int fd)
     return accept4(fd, NULL, NULL, SOCK_CLOEXEC) < 0 ? -1 : 0;
 }
 
-static long call_send(int fd)
+static long send_byte(int fd)
 {
     return send(fd, data, 1, 0);
 }
 
-static long call_write(int fd)
+static long write_byte(int fd)
 {
     return write(fd, data, 1);
 }
 
-static long call_sendmsg(int fd)
+static long sendmsg_byte(int fd)
 {
     struct iovec vec = {data, 1};
     struct msghdr m = {.msg_iov = &vec, .msg_iovlen = 1};
     return sendmsg(fd, &m, 0);
+}
+
+static long call_send(int fd)
+{
+    return again_while_there_is_room(send_byte, fd);
+}
+
+static long call_write(int fd)
+{
+    return again_while_there_is_room(write_byte, fd);
+}
+
+static long call_sendmsg(int fd)
+{
+    return again_while_there_is_room(sendmsg_byte, fd);
 }
 
 static long call_poll(int fd)
@@ -300,9 +341,11 @@ static void let_go_on(struct waiting *w)
         return;
     }
     static char taken[1 << 16];
+    atomic_store(&goes, 1);
     while (!atomic_load(&w->done))
         if (recv(c, taken, sizeof taken, MSG_DONTWAIT) < 0)
             poll(NULL, 0, 1);
+    atomic_store(&goes, 0);
 }
 
 static void say_end(struct waiting *w)
