@@ -23,5 +23,8 @@ def check_writable(path: Path) -> None:
     folder = next(p for p in path.absolute().parents if p.exists())
     if path.is_dir():
         raise CorelaneError(f"write {path}", "it is a folder", "give a file's name")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
+    if path.exists():
+        if not os.access(path, os.W_OK):
+            raise CorelaneError(f"write {path}", "it may not be written", "give another place")
+    elif not folder.is_dir() or not os.access(folder, os.W_OK):
         raise CorelaneError(f"write {path}", f"{folder} is not a folder that may be written", "give another place")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import resource
 import shutil
@@ -24,6 +25,8 @@ from cltest.waiting import wait_until
 from corelane.bench.harness import document as doc
 from corelane.cli.load import allow_descriptors
 from corelane.cli.main import main
+from corelane.cli.outputs import check_writable
+from corelane.runtime.errors import CorelaneError
 
 QUICK = ("--seconds", "0.1", "--warm", "0", "--no-share")
 
@@ -105,6 +108,19 @@ def test_every_output(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (tag.split("=")[0], start, length) == ("Tag", "0.000", "0.100")
     out = capsys.readouterr().out
     assert all(f"wrote {path}" in out for path in (*names.values(), plot))
+
+
+def test_a_file_may_lie_in_a_folder_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /dev/stdout does, or a file that root has made for a user."""
+    file = tmp_path / "made"
+    file.touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: path == file)
+    check_writable(file)
+    with pytest.raises(CorelaneError, match="is not a folder that may be written"):
+        check_writable(tmp_path / "new")
+    monkeypatch.setattr(os, "access", lambda path, mode: path == tmp_path)
+    with pytest.raises(CorelaneError, match="it may not be written"):
+        check_writable(file)
 
 
 def test_a_full_disk_is_said_and_the_other_files_are_written(

@@ -23,7 +23,7 @@ s = socket.socket()
 s.bind(("10.77.0.2", 7000))
 s.listen()
 for i in range(2):
-    s.setsockopt(socket.SOL_SOCKET, {socket.SO_MARK}, 0)
+    s.setsockopt(socket.SOL_SOCKET, {socket.SO_INCOMING_CPU}, 0)
 u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 u.bind(("127.0.0.1", 0))
 try:
