@@ -29,7 +29,7 @@ SAID = [
     ("policies.md", "tables of 1 to {CL_POLICY_MAX_APPS} applications"),
     ("storage.md", "after a pause of 1 to {CL_BLK_PAUSE_MOST_MS} ms"),
 ]
-DEFINED = re.compile(r"^#define (\w+) \(?((?:0x[\da-f]+|\d+)u?(?: << \d+)?)", re.M)
+DEFINED = re.compile(r"^#define (\w+) \(?((?:0x[\da-f]+|[1-9]\d*|0(?!\d))u?(?: << \d+)?)", re.M)
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
