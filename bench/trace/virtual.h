@@ -1,5 +1,5 @@
-/* What servers in virtual time share whose requests are delayed (delays.c, commands.c): runtimes that a stepper drives, a log
- * whose device takes a known time, and what was written down.
+/* What servers in virtual time share whose requests are delayed (delays.c, commands.c): runtimes that a stepper drives, a
+ * log whose device takes a known time, and what was written down.
  * Threads: the caller's, alone. */
 #ifndef CORELANE_BENCH_TRACE_VIRTUAL_H
 #define CORELANE_BENCH_TRACE_VIRTUAL_H

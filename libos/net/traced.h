@@ -47,8 +47,8 @@ static inline uint64_t cl_netq_since(const struct cl_netq *q, const struct cl_fr
                                                     : rx_tsc; /* else it has none, and what lies there is anything */
 }
 
-/* A marked request begins. Where each is, it begins when the one before it has ended, or when the doorbell after that was
- * rung. */
+/* A marked request begins. Where each is, it begins when the one before it has ended, or when the doorbell after
+ * that was rung. */
 static inline void cl_netq_note_start(struct cl_netq *q, struct cl_running *r, uint64_t rx_tsc)
 {
     struct cl_tracer *t = q->trace;

@@ -20,7 +20,8 @@ void cl_tracer_put_words(struct cl_tracer *t, const uint64_t words[CL_TRACE_WORD
 /* A record of what waits for no doorbell. */
 void cl_tracer_put(struct cl_tracer *t, const void *record);
 
-/* trace.c. What the kernel has counted of the thread of a message that took so long, if that is worth a look; 0: nothing. */
+/* trace.c. What the kernel has counted of the thread of a message that took so long, if that is worth a look; 0: nothing.
+ */
 uint64_t cl_tracer_counted(struct cl_tracer *t, uint64_t took, uint64_t id);
 /* Who waited for a core that was another's is told of. */
 void cl_tracer_tell_taken(struct cl_tracer *t);

@@ -1,7 +1,7 @@
 /* HTTP/1.1 GETs (RFC 9112), one after the other on a connection that stays open. Of an answer are read: the status, and
  * how long its body is (Content-Length, chunked, or until the connection ends). 200 to 299 is a hit, 300 to 399 a miss
- * (what is elsewhere, or has not changed, costs less), 400 and more an error. Interim answers (1xx) are passed over. Bodies are counted and thrown away. Not read: trailers' meaning,
- * compression, redirects. */
+ * (what is elsewhere, or has not changed, costs less), 400 and more an error. Interim answers (1xx) are passed over.
+ * Bodies are counted and thrown away. Not read: trailers' meaning, compression, redirects. */
 #include "engine.h"
 
 #include <ctype.h>

@@ -315,7 +315,8 @@ static void short_one(uint64_t took, uint32_t flags)
     cl_tracer_open(t, cl_trace_plain(start - 30, 10, 1, flags, 7, 22), start);
 }
 
-/* What short handlers share, until their doorbell or until something else begins; a long one has the next ones stamped. */
+/* What short handlers share, until their doorbell or until something else begins. A long one has the next ones stamped.
+ */
 static void together(void)
 {
     static struct cl_trace_message got[CL_TRACE_AHEAD];
