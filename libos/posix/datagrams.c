@@ -63,7 +63,6 @@ static void give_port_back(struct cl_posix_socket *s)
     struct cl_udp_socket *udp = cl_load_acquire(&s->udp);
     if (!s->chosen || (udp && cl_udp_peek(udp, NULL, 0, NULL) >= 0))
         return;
-    cl_posix_turn_all(); /* what it has sent to ourselves comes first */
     cl_store_relaxed(&s->udp, NULL);
     cl_fence_seq_cst(); /* who comes from now on finds none */
     if (cl_load_relaxed(&s->object.refs) != cl_load_relaxed(&s->object.fds) + 1) {
@@ -115,6 +114,8 @@ int cl_posix_datagram_connect(int fd, struct cl_posix_socket *s, const struct so
     bool is_ipv4;
     if (!addr || len < sizeof addr->sa_family)
         return -EINVAL;
+    if (cl_load_acquire(&s->udp)) /* whom it takes datagrams from changes: what was sent to ourselves comes first */
+        cl_posix_turn_all();
     if (addr->sa_family == AF_UNSPEC)
         return dissolve(fd, s);
     int rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);

@@ -361,10 +361,40 @@ static void copies(void)
     say("recv of what is closed", recv(copy, data, 8, 0));
 }
 
-static const struct sequence sequences[] = {{"names", names},      {"bytes", bytes},   {"many", many},
-                                            {"refused", refused},  {"waits", waits},   {"shut", shut},
-                                            {"shared", shared},    {"copies", copies}, {"elsewhere", elsewhere},
-                                            {"apart", send_apart}, {NULL, NULL}};
+/* What was sent before a connect was sent to the socket as it was before. */
+static void reconnected(void)
+{
+    struct sockaddr_in at, other_at;
+    struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    char data[8];
+    for (int i = 0; i < 4; i++) {
+        int one = bound(&at), other = bound(&other_at);
+        struct sockaddr *next = i % 2 ? (struct sockaddr *)&at : &nobody;
+        say("connect", connect(one, (struct sockaddr *)&other_at, sizeof other_at));
+        say("not from whom it is connected to", send_at(one, "x", 1, 0, &at));
+        say("connect again", connect(one, next, sizeof at));
+        say("from anybody", send_at(other, "abc", 3, 0, &other_at));
+        say("connect other", connect(other, (struct sockaddr *)&at, sizeof at));
+        wait_for(other, POLLIN);
+        say("recv", recv(other, data, 8, 0));
+        say("recv", recv(one, data, 8, MSG_DONTWAIT));
+        close(one);
+        close(other);
+    }
+}
+
+static const struct sequence sequences[] = {{"names", names},
+                                            {"bytes", bytes},
+                                            {"many", many},
+                                            {"refused", refused},
+                                            {"waits", waits},
+                                            {"shut", shut},
+                                            {"shared", shared},
+                                            {"copies", copies},
+                                            {"elsewhere", elsewhere},
+                                            {"apart", send_apart},
+                                            {"reconnected", reconnected},
+                                            {NULL, NULL}};
 
 int main(int argc, char **argv)
 {
