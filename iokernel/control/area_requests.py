@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
 from ..areas.operations import WRITING, Busy
-from .connections import Connection, Connections, Counters
+from .connections import Connection, Connections
+from .counters import Counters
 from .jobs import Jobs
 from .messages import BadMessage, message_of, text_of
 
@@ -73,8 +74,7 @@ class AreaRequests:
                 continue
             self._next_look = time.monotonic() + _LOOK_S
             if isinstance(result, BaseException):
-                self._counts["failed"] += 1
-                self._counts.last_error = f"look at storage areas: {result}"
+                self._counts.fault(result)
 
     def answer(self, connection: Connection, result: Any) -> None:
         """Tell who asked how it went."""

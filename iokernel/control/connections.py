@@ -17,18 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...runtime.peers import Peer, pidfd_of
+from .counters import Counters
 from .descriptors import Strangers
 from .messages import refusal, send_with, whole
 from .multiplexer import Multiplexer
 
 _READ_BYTES = 4096
 _IDLE_PATIENCES = 60  # for a client that asks for statistics now and then
-
-
-class Counters(Counter[str]):
-    """What the control thread has done, refused and failed at, by name."""
-
-    last_error = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -20,7 +20,8 @@ from collections import Counter, deque
 from ...runtime.errors import SystemLimit
 from ...runtime.peers import Peer, peer_of
 from .callers import Callers
-from .connections import Connection, Connections, Counters
+from .connections import Connection, Connections
+from .counters import Counters
 from .descriptors import OUT_OF_DESCRIPTORS, Strangers
 from .messages import refusal
 from .multiplexer import Multiplexer

@@ -8,7 +8,8 @@ import os
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
 from ..policy import trial
-from .connections import Connection, Connections, Counters
+from .connections import Connection, Connections
+from .counters import Counters
 from .messages import BadMessage, line_of, message_of, text_of
 from .registry import Registry
 from .worker import Worker

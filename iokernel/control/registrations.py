@@ -17,7 +17,8 @@ from typing import TypeVar
 from ...runtime.errors import CorelaneError
 from ...runtime.peers import has_ended
 from .._native import ffi, lib
-from .connections import Connection, Connections, Counters, has_gone
+from .connections import Connection, Connections, has_gone
+from .counters import Counters
 from .descriptors import OUT_OF_DESCRIPTORS
 from .lingering import let_end
 from .messages import BadMessage, message_of, text_of

@@ -10,7 +10,8 @@ import errno
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
 from .area_requests import AreaRequests
-from .connections import Connection, Connections, Counters
+from .connections import Connection, Connections
+from .counters import Counters
 from .messages import BadMessage, message_of, take
 from .policy_requests import PolicyRequests
 from .registrations import Registrations
@@ -63,8 +64,7 @@ class Requests:
         except BadMessage as bad:
             self._connections.refuse(connection, *bad.args)
         except Exception as error:  # a fault of ours must not end the applications of others
-            self._counts.last_error = f"{type(error).__name__}: {error}"
-            text = f"the iokernel failed: {self._counts.last_error}"
+            text = f"the iokernel failed: {self._counts.fault(error)}"
             self._connections.refuse(connection, "internal_error", errno.EIO, text)
 
     def _check_read(self, connection: Connection) -> None:

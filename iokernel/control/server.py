@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import os
 import selectors
 import threading
@@ -20,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from ...runtime.errors import SystemLimit
 from .area_requests import AreaRequests
-from .connections import Connection, Connections, Counters
+from .connections import Connection, Connections
+from .counters import Counters
 from .descriptors import raise_limit
 from .listener import Listener, listen
 from .lock import lock, remove_stale
@@ -36,8 +36,6 @@ from .users import Users
 
 if TYPE_CHECKING:
     from ..areas.areas import Areas
-
-_log = logging.getLogger("corelane.iokernel")
 
 _SWEEP_S = 0.1
 _LOOK_S = 1.0
@@ -136,9 +134,7 @@ class ControlServer:
         try:
             what()
         except Exception as error:
-            self.counts["failed"] += 1
-            self.counts.last_error = f"{type(error).__name__}: {error}"
-            _log.exception("a step of the control thread failed; it goes on")
+            self.counts.fault(error)
             if connection is not None:
                 self._step(functools.partial(self._connections.close, connection))
 

@@ -8,7 +8,8 @@ import os
 
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
-from .connections import Connection, Connections, Counters
+from .connections import Connection, Connections
+from .counters import Counters
 from .messages import BadMessage, message_of, text_of
 from .registrations import Registrations
 from .registry import Registry
