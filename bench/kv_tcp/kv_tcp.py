@@ -28,6 +28,7 @@ from ..harness.openloop import Point, middle
 from ..harness.peaks import find_peaks
 from ..harness.plot import Canvas
 from ..harness.session import Session
+from ..harness.tails import between, compare, judge, rows, slot_s
 from ..tcp import links
 from . import items, kinds, servers
 from .scripts import Script, Space
@@ -154,16 +155,13 @@ def beside_others(
         compare(session, rates, alone, bounds)
         rate = HALF * statistics.median(rates[MEMCACHED])
         script = space.memcached()
-        slot = 0.4 * seconds / ROUNDS / 3
+        slot = slot_s(0.4 * seconds)
         asked = {server: partial(point, server, script, rate, slot) for server in (OURS, MEMCACHED)}
-        tails = session.interleave(asked | {ECHO: partial(echo, rate, slot)}, ROUNDS)
+        asked[ECHO] = partial(echo, rate, slot)
+        tails = compare(session, "kv-tcp.p99_gain", asked, {MEMCACHED: OURS}, 0.4 * seconds)
         kinds.beside(session, pair, ports, space, rows_s)
-    for server, points in tails.items():
-        session.point(f"{server}, at half of memcached's rate", middle(points))
-    p99s = {server: [p.p99_us for p in points] for server, points in tails.items()}
-    bound = pairwise(p99s[MEMCACHED], p99s[ECHO]).median
-    beside = {ECHO: bound} if math.isfinite(bound) else {}
-    session.ratio_figure("kv-tcp.p99_gain", p99s[MEMCACHED], p99s[OURS], beside=beside)
+    rows(session, tails, lambda server: f"{server}, at half of memcached's rate")
+    judge(session, "kv-tcp.p99_gain", tails, beside={ECHO: between(tails, MEMCACHED, ECHO)})
 
 
 def _arm(server: str, pipeline: int) -> str:
