@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +19,7 @@ from typing import Any
 
 from ...drivers.linux import netns
 from ..baseline import memcached, redis
-from ..harness import rest
+from ..harness import rest, tails
 from ..harness.distance import FAR, NEAR, ByDistance
 from ..harness.load import Load
 from ..harness.numbers import number, pairwise
@@ -28,7 +27,6 @@ from ..harness.openloop import Point, middle
 from ..harness.peaks import find_peaks
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from ..harness.tails import between, compare, judge, rows, slot_s
 from ..tcp import links
 from . import items, kinds, servers
 from .scripts import Script, Space
@@ -155,13 +153,13 @@ def beside_others(
         compare(session, rates, alone, bounds)
         rate = HALF * statistics.median(rates[MEMCACHED])
         script = space.memcached()
-        slot = slot_s(0.4 * seconds)
+        slot = tails.slot_s(0.4 * seconds)
         asked = {server: partial(point, server, script, rate, slot) for server in (OURS, MEMCACHED)}
         asked[ECHO] = partial(echo, rate, slot)
-        tails = compare(session, "kv-tcp.p99_gain", asked, {MEMCACHED: OURS}, 0.4 * seconds)
+        taken = tails.compare(session, "kv-tcp.p99_gain", asked, {MEMCACHED: OURS}, 0.4 * seconds)
         kinds.beside(session, pair, ports, space, rows_s)
-    rows(session, tails, lambda server: f"{server}, at half of memcached's rate")
-    judge(session, "kv-tcp.p99_gain", tails, beside={ECHO: between(tails, MEMCACHED, ECHO)})
+    tails.rows(session, taken, lambda server: f"{server}, at half of memcached's rate")
+    tails.judge(session, "kv-tcp.p99_gain", taken, beside={ECHO: tails.between(taken, MEMCACHED, ECHO)})
 
 
 def _arm(server: str, pipeline: int) -> str:

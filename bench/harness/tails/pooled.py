@@ -28,8 +28,8 @@ SEED = 20261130
 
 @dataclass(frozen=True)
 class Pooled:
-    """p99 of either arm in us, over `pairs` slots of each; and the ratios of what was drawn again, ascending, those
-    that are not known (infinite over infinite) at neither end."""
+    """p99 of either arm in us, over `pairs` slots of each; and the ratios of what was drawn again, ascending. A ratio
+    over an infinite p99 is not known: it is not among them."""
 
     above_us: float
     below_us: float
@@ -38,7 +38,7 @@ class Pooled:
 
     @property
     def value(self) -> float:
-        """nan: both are infinite."""
+        """nan: it is not known."""
         return _ratio(self.above_us, self.below_us)
 
     def low(self, error: float) -> float:
@@ -96,6 +96,4 @@ class _Side:
 
 
 def _ratio(above: float, below: float) -> float:
-    if math.isinf(below):
-        return math.nan if math.isinf(above) else 0.0
-    return above / below
+    return math.nan if math.isinf(below) else above / below

@@ -27,8 +27,10 @@ from .pooled import Pooled, pooled
 LOOKS = (8, 16, 32, 64, 128)  # rounds; the last look is when the time is over
 ERROR = 0.025  # on either side
 SHOWN = 0.025  # beside the ratio, likewise
+LOOKED_S = 10.0  # a run that is no shorter has the first look, however long its rounds are
 HOST_MOST = 0.002  # of a slot: a fifth of what its p99 tells of
-SLOT_S, SLOTS = 0.2, 20  # of an arm; shorter where fewer than SLOTS would find room
+SLOT_S, SHORTEST_S = 0.2, 0.005  # of an arm; shorter where fewer than SLOTS would find room
+SLOTS = 20
 SURE = f"{100 * (1 - 2 * SHOWN):g} %"
 MET, MISSED, OPEN = "met", "missed", ""
 
@@ -135,13 +137,15 @@ def compare(
 ) -> Taken:
     """Take slots. arms: each measures one, and keeps the histogram; over: of each arm that is compared, the other one.
 
-    A first round is taken, however long it is, and then as many as there is time for. less: see `Compared`."""
+    A first round is taken, however long it is, and then as many as there is time for; in a run of LOOKED_S those of the
+    first look. less: see `Compared`."""
     done = Taken({name: [] for name in arms}, {a: Compared(figure, a, b, less) for a, b in over.items()})
     session.take_canary()
+    least = LOOKS[0] if session.seconds >= LOOKED_S else 1
     end, longest = time.monotonic() + seconds, 0.0
     with Host(session.cores) as host:
         done.host = host.why_not
-        while done.undecided and (not done.rounds or time.monotonic() + longest < end):
+        while done.undecided and (done.rounds < least or time.monotonic() + longest < end):
             begun = time.monotonic()
             _round(session, host, arms, over, done)
             longest = max(longest, time.monotonic() - begun)
@@ -154,7 +158,7 @@ def compare(
 
 def slot_s(seconds: float) -> float:
     """How long a slot of one of two arms is, in so much time."""
-    return min(SLOT_S, seconds / SLOTS)
+    return max(min(SLOT_S, seconds / SLOTS), SHORTEST_S)
 
 
 def _round(session: Session, host: Host, arms: Arms, over: Mapping[str, str], done: Taken) -> None:
@@ -216,7 +220,9 @@ def judge(session: Session, figure: str, done: Taken, *, beside: Mapping[str, fl
         session.figure(figure, None, reason="the host took a CPU in each pair of slots: repeat it on a quieter machine")
         return
     sign = 1 if GOALS[figure].sense == "at most" else -1
-    worst = max(known.values(), key=lambda one: sign * one.value)
+    worst = max(known.values(), key=lambda one: math.inf if math.isnan(one.value) else sign * one.value)
+    if len(done.compared) > 1:
+        session.note(f"{figure} is that of {worst.name}")
     low, high = worst.ends(SHOWN)
     with_it = {f"{SURE} from": low, f"{SURE} to": high, "pairs": float(len(worst.kept))}
     if plain := worst.plain:

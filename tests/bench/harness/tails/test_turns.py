@@ -27,7 +27,7 @@ class Machine:
     """A session whose slots take SLOT_S each, by a clock of its own, and whose host takes what the slots say."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, arms: dict[str, Drawn], seed: int = 1) -> None:
-        self.session = Session("tcp", cores=[0], progress=io.StringIO())
+        self.session = Session("tcp", seconds=1, cores=[0], progress=io.StringIO())
         self.now, self.host_s, self.turns = 0.0, 0.0, Counter[str]()
         self.order: list[str] = []
         rng = random.Random(seed)
@@ -97,6 +97,8 @@ def test_a_round_is_taken_however_long_it_is(monkeypatch: pytest.MonkeyPatch) ->
     figure = machine.figure(COST, done)
     assert figure["met"] is None
     assert "not known on which side" in figure["reason"]
+    machine.session.seconds = turns.LOOKED_S
+    assert machine.take(COST, 0).rounds == LOOKS[0]
 
 
 @pytest.mark.parametrize("level_us", [10.0, 20.0])
