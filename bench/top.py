@@ -5,12 +5,16 @@ An echo server behind an iokernel, in its own process, writes down a sample of i
 iokernel for its statistics, and reads what the server writes down. On two CPUs, which are both polled on, it has to
 take from one of them what it needs: its share of a CPU stands beside the figure. While that is below 1 % the p99 need
 not see it.
+
+One `top` runs all the time, and is stopped while nobody looks. When it goes on it makes up for one look; a slot begins
+behind the next one. What is measured is as long as the time between two looks, and so it holds one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -18,13 +22,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import IO, Any
 
 from ..runtime.errors import CorelaneError
-from .harness import rig, usage
-from .harness.goals import GOALS
-from .harness.numbers import median_interval
-from .harness.openloop import Measure, Point, guess_peak, middle, search_peak
+from .harness import rig, tails, usage
+from .harness.load import WARM_FRACTION
+from .harness.openloop import Measure, Point, guess_peak, search_peak
 from .harness.plot import Canvas
 from .harness.session import Session
 
@@ -32,12 +35,12 @@ SUMMARY = "what corelane top costs those whom it watches"
 FIGURES = ("top.cost",)
 
 ALONE, WATCHED = "nobody looks", "top looks on"
-ROUNDS = 6
 HALF = 0.5  # of what it carries; but no more than
 MODEST_RPS = 100_000.0  # ... so much: what comes in 20 ms, in which the machine stands still, fits into the rings
 PEAK, TURNS = 0.15, 0.75  # of the time
-TURN_S, SHORT_S = 2.0, 3.0  # a turn has two looks, but in a run that is shorter than that
 DELAY_S = 1.0  # top's default
+SLOT_S = DELAY_S / (1 - WARM_FRACTION)
+SHORT_S, SHORT_SLOT_S = 3.0, 0.05  # a run, and its slots: most have no look
 STARTS_S = 60.0
 
 
@@ -59,56 +62,67 @@ def run(session: Session) -> None:
             session.skip("echo", "nothing was answered while the peak was measured: give more --seconds")
             return
         session.settings["peak_rps"] = round(peak)
-        slot = max(TURNS * session.seconds / ROUNDS / 2, TURN_S if session.seconds >= SHORT_S else 0.05)
         rate = min(HALF * peak, MODEST_RPS)
         session.settings["rate_rps"] = round(rate)
-        measure = partial(_at, made.load.measure, rate, slot)
+        measure = partial(_at, made.load.measure, rate, SLOT_S if session.seconds >= SHORT_S else SHORT_SLOT_S)
         shares: list[float] = []
-        arms: dict[str, Callable[[], Point]] = {
-            ALONE: measure,
-            WATCHED: partial(_watched, made.iokernel.socket_path, measure, shares),
-        }
-        points = session.interleave(arms, ROUNDS, back_and_forth=True)
-    for name, taken in points.items():
-        session.point(name, middle(taken))
-    costs = [watched.p99_us / alone.p99_us for watched, alone in zip(points[WATCHED], points[ALONE], strict=True)]
-    interval = median_interval(costs)
-    undecided, beside = "too few turns", {"top's share of a CPU": statistics.median(shares)}
-    if interval is not None:
-        low, high = interval
-        beside |= {"95 % from": low, "95 % to": high}
-        same = GOALS["top.cost"].met(low) == GOALS["top.cost"].met(high)
-        undecided = "" if same else f"with 95 % it lies between {low:.3g} and {high:.3g}"
-    session.figure("top.cost", statistics.median(costs), runs=costs, undecided=undecided, beside=beside)
+        with looking_on(made.iokernel.socket_path) as top:
+            arms = {ALONE: measure, WATCHED: partial(_watched, top, measure, shares)}
+            done = tails.compare(session, "top.cost", arms, {WATCHED: ALONE}, TURNS * session.seconds)
+    tails.rows(session, done)
+    tails.judge(session, "top.cost", done, beside={"top's share of a CPU": statistics.median(shares)})
 
 
 def _at(measure: Measure, rate: float, seconds: float) -> Point:
     return measure(rate, seconds)
 
 
-def _watched(socket: str, measure: Callable[[], Point], shares: list[float]) -> Point:
+def _watched(top: Top, measure: Callable[[], Point], shares: list[float]) -> Point:
     """shares: what part of a CPU top has had meanwhile is put behind them."""
-    with looking_on(socket) as top:
+    with top.looking():
         before, begun = usage.of_process(top.pid), time.monotonic()
         point = measure()
         shares.append((usage.of_process(top.pid) - before).busy_s / (time.monotonic() - begun))
-        return point
+    return point
+
+
+class Top:
+    """`corelane top`, stopped but while it looks on. said: the file that it writes to."""
+
+    def __init__(self, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+        self._process, self._said = process, said
+        self.pid = process.pid
+        self._await_look()
+        process.send_signal(signal.SIGSTOP)
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """From behind its second look on, until the block ends."""
+        self._process.send_signal(signal.SIGCONT)
+        try:
+            self._await_look()
+            self._await_look()
+            yield
+        finally:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def _await_look(self) -> None:
+        had, deadline = os.fstat(self._said.fileno()).st_size, time.monotonic() + STARTS_S
+        while os.fstat(self._said.fileno()).st_size == had:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise CorelaneError("run corelane top", f"it said nothing within {STARTS_S:.0f} s, or ended")
+            time.sleep(0.01)
 
 
 @contextlib.contextmanager
-def looking_on(socket: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`corelane top` from its first look on, until the block ends. What it says goes into a file: nobody else wakes."""
+def looking_on(socket: str) -> Iterator[Top]:
+    """`corelane top` until the block ends. What it says goes into a file: nobody else wakes."""
     words = ["top", "--socket", socket, "--plain", "--delay", f"{DELAY_S:g}"]
     command = [sys.executable, "-m", "corelane.cli.main", *words]
     with tempfile.TemporaryFile() as said:
         top = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said)
         try:
-            deadline = time.monotonic() + STARTS_S
-            while not os.fstat(said.fileno()).st_size:  # it has started, and read once
-                if top.poll() is not None or time.monotonic() > deadline:
-                    raise CorelaneError("run corelane top", f"it said nothing within {STARTS_S:.0f} s, or ended")
-                time.sleep(0.01)
-            yield top
+            yield Top(top, said)
         finally:
             top.kill()
             top.wait()

@@ -5,6 +5,7 @@
     patience.py  --patient: waits for quieter rounds, measures loud ones again
     openloop.py  load points, peak search, sweeps that say where they stopped and why
     numbers.py   percentiles with unanswered requests as infinite, pairwise ratios
+    tails/       the p99 of an arm over another's, by turns, without what the host took
     machine.py   what the measurement ran on; the cache-line round trip between the cores used
     power.py     /dev/cpu_dma_latency, held for all arms or for none
     usage.py     CPU time and context switches of threads
@@ -12,7 +13,7 @@
     table.py     the text a person reads
     plot.py      plots by matplotlib, and the lint that every one of them passes
 
-Nothing here imports numpy; matplotlib only when a plot is asked for.
+Nothing here imports numpy but tails/, when it compares; matplotlib only when a plot is asked for.
 """
 
 from .numbers import Ratio, pairwise

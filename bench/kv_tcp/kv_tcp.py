@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +19,7 @@ from typing import Any
 
 from ...drivers.linux import netns
 from ..baseline import memcached, redis
-from ..harness import rest
+from ..harness import rest, tails
 from ..harness.distance import FAR, NEAR, ByDistance
 from ..harness.load import Load
 from ..harness.numbers import number, pairwise
@@ -154,16 +153,13 @@ def beside_others(
         compare(session, rates, alone, bounds)
         rate = HALF * statistics.median(rates[MEMCACHED])
         script = space.memcached()
-        slot = 0.4 * seconds / ROUNDS / 3
+        slot = tails.slot_s(0.4 * seconds)
         asked = {server: partial(point, server, script, rate, slot) for server in (OURS, MEMCACHED)}
-        tails = session.interleave(asked | {ECHO: partial(echo, rate, slot)}, ROUNDS)
+        asked[ECHO] = partial(echo, rate, slot)
+        taken = tails.compare(session, "kv-tcp.p99_gain", asked, {MEMCACHED: OURS}, 0.4 * seconds)
         kinds.beside(session, pair, ports, space, rows_s)
-    for server, points in tails.items():
-        session.point(f"{server}, at half of memcached's rate", middle(points))
-    p99s = {server: [p.p99_us for p in points] for server, points in tails.items()}
-    bound = pairwise(p99s[MEMCACHED], p99s[ECHO]).median
-    beside = {ECHO: bound} if math.isfinite(bound) else {}
-    session.ratio_figure("kv-tcp.p99_gain", p99s[MEMCACHED], p99s[OURS], beside=beside)
+    tails.rows(session, taken, lambda server: f"{server}, at half of memcached's rate")
+    tails.judge(session, "kv-tcp.p99_gain", taken, beside={ECHO: tails.between(taken, MEMCACHED, ECHO)})
 
 
 def _arm(server: str, pipeline: int) -> str:

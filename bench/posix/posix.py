@@ -28,6 +28,7 @@ from ..harness.numbers import number, pairwise
 from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
+from ..harness.tails import compare, judge, rows, slot_s
 from ..http import http
 from ..kv_tcp.scripts import Space
 from ..tcp import links
@@ -56,7 +57,8 @@ MEMORY = "memcached, memory NIC"
 IN_C = "an echo in C on our TCP"
 OWN = "share of its time that the server spends outside of the kernel, on Linux"
 IN_C_ON_MEMORY = f"{IN_C}, memory NIC"
-SHARES = {"memcached": 0.35, "redis-server": 0.15, "nginx": 0.15, MEMORY: 0.15, "foreign": 0.1, "idle": 0.1}
+TAILS = "memcached's tail"
+SHARES = {"memcached": 0.2, TAILS: 0.25, "redis-server": 0.15, "nginx": 0.15, MEMORY: 0.15, "foreign": 0.1, "idle": 0.1}
 
 
 def run(session: Session) -> None:
@@ -149,7 +151,7 @@ def _closed(
     session: Session, pair: servers.Pair, name: str, bound: servers.Bound | None = None
 ) -> dict[str, list[float]]:
     """What both carry, and what bounds ours, in the same rounds."""
-    slot = SHARES[name] * session.seconds / ROUNDS / (5 if name == "memcached" else 2)
+    slot = SHARES[name] * session.seconds / ROUNDS / (3 if name == "memcached" else 2)
     arms = {_arm(name, world): partial(_point, pair, world, 0.0, slot) for world in WORLDS}
     if bound:
         arms[IN_C] = partial(bound.measure, slot)
@@ -167,12 +169,11 @@ def tails(session: Session, pair: servers.Pair, rate: float) -> None:
     if rate <= 0:
         session.figure(figure, None, reason="memcached carried no load on Linux")
         return
-    slot = SHARES["memcached"] * session.seconds / ROUNDS / 5
-    arms = {world: partial(_point, pair, world, rate, slot) for world in WORLDS}
-    found = session.interleave(arms, ROUNDS)
-    for world, points in found.items():
-        session.point(f"{_arm('memcached', world)}, at half of Linux' rate", middle(points))
-    session.ratio_figure(figure, [p.p99_us for p in found[LINUX]], [p.p99_us for p in found[OURS]])
+    seconds = SHARES[TAILS] * session.seconds
+    arms = {world: partial(_point, pair, world, rate, slot_s(seconds)) for world in WORLDS}
+    done = compare(session, figure, arms, {LINUX: OURS}, seconds)
+    rows(session, done, lambda world: f"{_arm('memcached', world)}, at half of Linux' rate")
+    judge(session, figure, done)
 
 
 def idle(session: Session, pair: servers.Pair) -> None:

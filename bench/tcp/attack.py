@@ -14,16 +14,15 @@ what the client sees next to a neighbour who asks as often as attackers send, an
 
 from __future__ import annotations
 
-import math
 import statistics
 from functools import partial
 from typing import Any
 
 from ...drivers.nic.tcpload.tcpload import ATTACKS, CONNECTED, NEIGHBOUR
-from ..harness import usage
+from ..harness import tails, usage
 from ..harness.load import Load
 from ..harness.numbers import number, plain
-from ..harness.openloop import Point, middle
+from ..harness.openloop import Point
 from ..harness.plot import Canvas
 from ..harness.session import Session
 from . import links
@@ -35,8 +34,7 @@ ATTACK_RPS = 200_000.0
 CONNECTIONS = 100
 ATTACKERS = {"all ports": 100_000}  # connections of an attacker, ...
 ATTACKERS_ELSE = 1000  # ... and of others that have some
-ROUNDS = 3
-LEAST_S = 0.25  # of an arm in a round
+AT_FIRST_S = 0.25  # at most
 ALONE = "client, not attacked"
 AT_FIRST = "p99_us_at_first"  # a column of the arms
 
@@ -54,56 +52,42 @@ def measure(session: Session, seconds: float) -> None:
         "connections": CONNECTIONS,
         "attackers_connections": {kind: ATTACKERS.get(kind, ATTACKERS_ELSE) for kind in CONNECTED},
     }
-    slot = max(seconds / (ROUNDS * len(kinds)), LEAST_S)
+    slot = tails.slot_s(seconds)
     arms = {_arm(kind): partial(_beside, session.two_cores, kind, slot) for kind in kinds}
-    found = session.interleave(arms, ROUNDS)
-    for name, points in found.items():
-        point = middle(points)
-        point.extra |= {key: max(p.extra[key] for p in points) for key in ("server_mib", "server_connections")}
-        point.extra[AT_FIRST] = plain(statistics.median(p.extra[AT_FIRST] for p in points))
-        session.point(name, point)
-    alone = [p.p99_us for p in found[ALONE]]
-    if not all(math.isfinite(p99) and p99 > 0 for p99 in alone):
-        session.figure(FIGURE, None, reason="requests stayed unanswered without any attack: is the machine this busy?")
-        return
-    ratios = {kind: [p.p99_us / a for p, a in zip(found[_arm(kind)], alone, strict=True)] for kind in ATTACKS}
-    medians = {kind: statistics.median(values) for kind, values in ratios.items()}
-    worst = max(medians, key=lambda kind: medians[kind])
-    beside = medians | _at_first(found) | _of_a_neighbour(found)
-    finite = {name: ratio for name, ratio in beside.items() if math.isfinite(ratio)}
-    session.figure(FIGURE, medians[worst], runs=ratios[worst], beside=finite)
-    session.note(f"{FIGURE} is that of {worst}")
+    done = tails.compare(session, FIGURE, arms, {_arm(kind): ALONE for kind in ATTACKS}, seconds)
+    for name, row in tails.rows(session, done).items():
+        extra = [slot.point.extra for slot in done.slots[name]]
+        row |= {key: max(one[key] for one in extra) for key in ("server_mib", "server_connections")}
+        row[AT_FIRST] = plain(statistics.median(one[AT_FIRST] for one in extra))
+    ratios = {kind: done.compared[_arm(kind)].value for kind in ATTACKS}
+    tails.judge(session, FIGURE, done, beside=ratios | _at_first(done) | _of_a_neighbour(done))
 
 
-def _of_a_neighbour(found: dict[str, list[Point]]) -> dict[str, float]:
-    """What a neighbour costs who does no harm, over alone; and the worst attack over that, pair by pair."""
-    alone, busy = ([p.p99_us for p in found[arm]] for arm in (ALONE, _arm(NEIGHBOUR)))
-    if not all(map(math.isfinite, busy)):
-        return {}
-    over = {
-        kind: statistics.median(p.p99_us / b for p, b in zip(found[_arm(kind)], busy, strict=True)) for kind in ATTACKS
-    }
+def _of_a_neighbour(done: tails.Taken) -> dict[str, float]:
+    """What a neighbour costs who does no harm, over alone; and the worst attack over that."""
+    over = {kind: tails.between(done, _arm(kind), _arm(NEIGHBOUR)) for kind in ATTACKS}
     worst = max(over, key=lambda kind: over[kind])
     return {
-        f"bound: {NEIGHBOUR}": statistics.median(b / a for a, b in zip(alone, busy, strict=True)),
+        f"bound: {NEIGHBOUR}": tails.between(done, _arm(NEIGHBOUR), ALONE),
         f"the worst over {NEIGHBOUR} ({worst})": over[worst],
     }
 
 
-def _at_first(found: dict[str, list[Point]]) -> dict[str, float]:
-    """Of each attack while the server gets memory for it: the p99 over that of a client alone, of a server as new."""
-    alone = [p.extra[AT_FIRST] for p in found[ALONE]]
-    if not all(map(math.isfinite, alone)):
-        return {}
-    of = {kind: [p.extra[AT_FIRST] / a for p, a in zip(found[_arm(kind)], alone, strict=True)] for kind in ATTACKS}
-    return {f"{kind}, at first": statistics.median(ratios) for kind, ratios in of.items()}
+def _at_first(done: tails.Taken) -> dict[str, float]:
+    """Of each attack while the server gets memory for it: the p99 over that of a client alone, of a server as new; the
+    median of the rounds, so that the host's gaps are in it."""
+    alone, *under = ([slot.point.extra[AT_FIRST] for slot in done.slots[_arm(kind)]] for kind in ("", *ATTACKS))
+    return {
+        f"{kind}, at first": statistics.median(p99_us / a for p99_us, a in zip(found, alone, strict=False))
+        for kind, found in zip(ATTACKS, under, strict=True)
+    }
 
 
 def _beside(cores: tuple[int, int], kind: str, seconds: float) -> Point:
     with links.memory(cores) as link, link.client("ask", connections=CONNECTIONS) as load:
         load.attack(kind, ATTACK_RPS, ATTACKERS.get(kind, ATTACKERS_ELSE))
         before, had = load.other(), usage.own_memory()
-        at_first = Load(load).measure(RATE, seconds)
+        at_first = Load(load).measure(RATE, min(seconds, AT_FIRST_S))
         point = Load(load).measure(RATE, seconds)
         grown, stack = usage.own_memory() - had, link.servers.stack()
         gained = {name: count - before[name] for name, count in load.other().items()}
@@ -126,6 +110,5 @@ def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
     canvas.bars(labels, values, ylabel="p99 of a client beside an attacker (us)", panel=panel, colours=colours)
     canvas.caption(
         f"Attacks: the client asks {RATE:,.0f} times a second on {CONNECTIONS} connections, an attacker sends "
-        f"{ATTACK_RPS:,.0f} segments a second, blindly (grey) or on connections of its own (the last ones); {ROUNDS} "
-        "rounds of each."
+        f"{ATTACK_RPS:,.0f} segments a second, blindly (grey) or on connections of its own (the last ones)."
     )

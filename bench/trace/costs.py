@@ -1,8 +1,8 @@
 """What it costs servers that their requests are written down: by turns within a run (turns.py).
 
 Throughput in a closed loop that keeps the server busy: what a request takes longer, all others are answered later.
-p99 at half of that. Each figure is the median of what it is in pairs of turns, and is judged if the goal does not lie
-where that median may be, with 95 %.
+p99 at half of that. Each cost of throughput is the median of what it is in pairs of turns, and is judged if the goal
+does not lie where that median may be, with 95 %. The cost of p99 is that of all requests, by harness/tails.
 
 Beside a cost of throughput: ns of a request without tracing, what is added, and what a stamp for each would cost, which
 short handlers share.
@@ -11,6 +11,7 @@ short handlers share.
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -22,7 +23,7 @@ from ...drivers.nic.loadgen.loadgen import Closed, Echo, Loadgen, Memcached, Sou
 from ...libos import Runtime
 from ...runtime.clock import default_clock
 from .._native import lib
-from ..harness import rig
+from ..harness import rig, tails
 from ..harness.goals import GOALS
 from ..harness.numbers import median_interval
 from ..harness.session import Session
@@ -63,20 +64,30 @@ def _server(session: Session, name: str, served: Served, seconds: float, stamp_n
     session.take_canary()
     session.say(f"{name}: throughput, {len(modes)} modes by turns")
     with served.client(True) as client:
-        busy, left_out = turns.cycles(served, client, modes, 1.0, seconds / 2)
-    if not busy:
-        session.skip(name, f"all of {left_out} cycles were disturbed")
+        busy = turns.cycles(served, client, modes, 1.0, seconds / 2)
+    if not busy.found:
+        session.skip(name, f"all of {busy.left_out} cycles were disturbed")
         return
-    rate = HALF * turns.middle(busy, modes[0], _rps)
+    rate = HALF * turns.middle(busy.found, modes[0], _rps)
     session.take_canary()
     session.say(f"{name}: p99 at {rate:,.0f} requests/s, by turns")
     with served.client(False) as client:
-        half, more_left_out = turns.cycles(served, client, modes, rate, seconds / 2)
-    for load, found, left in (("closed loop", busy, left_out), ("half load", half, more_left_out)):
+        half = turns.cycles(served, client, modes, rate, seconds / 2)
+    for load, cycles in (("closed loop", busy), ("half load", half)):
         for mode in modes:
-            _row(session, f"{name}, {mode}, {load}", found, mode, left)
-    _throughput(session, name, busy, stamp_ns)
-    _figure(session, f"trace.{NAMES[name]}p99_cost", [more - 1 for more in turns.ratios(half, "full", _p99)])
+            _row(session, f"{name}, {mode}, {load}", cycles.found, mode, cycles.left_out)
+    _throughput(session, name, busy.found, stamp_ns)
+    _tail(session, f"trace.{NAMES[name]}p99_cost", half.timely)
+
+
+def _tail(session: Session, figure: str, found: Sequence[Cycle]) -> None:
+    """What is added to the p99 of all requests. Beside it what is added in pairs of turns, of the window in the
+    middle."""
+    one = tails.Compared(figure, "full", "off", less=1.0)
+    one.pairs = [(cycle["full"].slot, cycle["off"].slot) for cycle in found]
+    one.look()
+    middle = statistics.median(more - 1 for more in turns.ratios(found, "full", _p99)) if found else math.nan
+    tails.judge(session, figure, tails.Taken({}, {one.name: one}), beside={"of windows in the middle": middle})
 
 
 def _row(session: Session, arm: str, found: Sequence[Cycle], mode: str, left_out: int) -> None:

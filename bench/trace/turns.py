@@ -7,6 +7,10 @@ the middle counts: the machine's gaps, which take a core for a part of a millise
 
 A cycle, which has each mode once, is left out if its mode was changed too late, or if the server's thread was without
 its CPU for more than LOST of a turn. The other cycles are compared pair by pair (`ratios`).
+
+Of the tail all requests of the windows that count are compared (harness/tails), and no cycle is left out but those
+whose mode was changed too late, and those in which the host took the server's CPU: its thread, which polls, neither ran
+nor waited for others meanwhile, by the guest's clocks.
 """
 
 from __future__ import annotations
@@ -17,12 +21,15 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...drivers.nic.loadgen.runs import Result
 from ...runtime.errors import CorelaneError
-from ..harness.usage import cpu_s
+from ...runtime.hist import Hist
+from ..harness.openloop import Point
+from ..harness.tails import Slot
+from ..harness.usage import cpu_s, waited_s
 
 WINDOW_S = 0.002
 SETTLES, COUNTED = 4, 15  # windows of a turn: that are left out, and the others
@@ -60,56 +67,82 @@ class Served:
 @dataclass(frozen=True)
 class Turn:
     """Of the windows of a turn that count: what was answered a second, and p99, each of the one in the middle. n:
-    answered in all of them."""
+    answered in all of them. slot: all of their requests."""
 
     rps: float
     p99_us: float
     n: int
+    slot: Slot
 
 
 Cycle = dict[str, Turn]
 """By mode."""
 
 
-def cycles(
-    served: Served, generator: Generator, modes: Sequence[str], rate: float, seconds: float
-) -> tuple[list[Cycle], int]:
-    """Cycles of about so much time, in runs of MOST_WINDOWS; at least one run. And how many were left out. rate: of a
-    closed loop any."""
+@dataclass
+class Cycles:
+    """found: those that are compared; left_out: as many are not. timely: those whose mode was changed in time."""
+
+    found: list[Cycle] = field(default_factory=list)
+    timely: list[Cycle] = field(default_factory=list)
+    left_out: int = 0
+
+
+def cycles(served: Served, generator: Generator, modes: Sequence[str], rate: float, seconds: float) -> Cycles:
+    """Cycles of about so much time, in runs of MOST_WINDOWS; at least one run. rate: of a closed loop any."""
     a_run = MOST_WINDOWS // PER_TURN // len(modes)
-    found: list[Cycle] = []
-    left_out = 0
+    out = Cycles()
     for _ in range(max(1, round(seconds / (WARM_S + a_run * len(modes) * TURN_S)))):
-        got = list(_run(served, generator, modes, rate, a_run))
-        left_out += got.count(None)
-        found += [cycle for cycle in got if cycle is not None]
-    return found, left_out
+        for cycle, timely, sound in _run(served, generator, modes, rate, a_run):
+            out.timely += [cycle] if timely else []
+            out.found += [cycle] if sound else []
+            out.left_out += not sound
+    return out
 
 
-def _run(served: Served, generator: Generator, modes: Sequence[str], rate: float, n: int) -> Iterator[Cycle | None]:
+def _run(
+    served: Served, generator: Generator, modes: Sequence[str], rate: float, n: int
+) -> Iterator[tuple[Cycle, bool, bool]]:
+    """Cycles, whether their modes were changed in time, and whether the server had its CPU besides."""
     order = [mode for i in range(n) for mode in (modes if i % 2 == 0 else reversed(modes))]
     generator.begin(rate, len(order) * TURN_S, WARM_S, len(order) * PER_TURN)
     begins_s = _await_begin(generator)
-    sound: list[bool] = []
-    edges: list[tuple[float, float]] = []
+    timely: list[bool] = []
+    edges: list[_Edge] = []
     for i, mode in enumerate(order):
         due = begins_s + i * TURN_S
         time.sleep(max(due - time.monotonic(), 0))
         served.set_mode(mode)
-        now = time.monotonic()
-        edges.append((now, cpu_s(served.tid)))
-        sound.append(now - due < LATE * SETTLES * WINDOW_S)
+        edges.append(_edge(served.tid))
+        timely.append(edges[-1].at_s - due < LATE * SETTLES * WINDOW_S)
     time.sleep(max(begins_s + len(order) * TURN_S - time.monotonic(), 0))
-    edges.append((time.monotonic(), cpu_s(served.tid)))
+    edges.append(_edge(served.tid))
     generator.wait()
     windows = generator.result().windows
-    for i, ((begin, used), (end, used_by_then)) in enumerate(itertools.pairwise(edges)):
-        sound[i] &= used_by_then - used >= (1 - LOST) * (end - begin)
+    spans = [after - before for before, after in itertools.pairwise(edges)]
     for first in range(0, len(order), len(modes)):
         places = range(first, first + len(modes))
-        turns = {order[i]: _turn(windows[i * PER_TURN + SETTLES : (i + 1) * PER_TURN]) for i in places}
+        turns = {order[i]: _turn(windows[i * PER_TURN + SETTLES : (i + 1) * PER_TURN], spans[i]) for i in places}
         whole = all(turn.n and math.isfinite(turn.p99_us) for turn in turns.values())
-        yield turns if whole and all(sound[i] for i in places) else None
+        in_time = all(timely[i] for i in places)
+        had_cpu = all(spans[i].ran_s >= (1 - LOST) * spans[i].at_s for i in places)
+        yield turns, in_time, whole and in_time and had_cpu
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """Of a thread, when it was looked at, how long it had run, and waited for its CPU; or what these have grown."""
+
+    at_s: float
+    ran_s: float
+    waited_s: float
+
+    def __sub__(self, other: _Edge) -> _Edge:
+        return _Edge(self.at_s - other.at_s, self.ran_s - other.ran_s, self.waited_s - other.waited_s)
+
+
+def _edge(tid: int) -> _Edge:
+    return _Edge(time.monotonic(), cpu_s(tid), waited_s(tid))
 
 
 def _await_begin(generator: Generator) -> float:
@@ -122,11 +155,18 @@ def _await_begin(generator: Generator) -> float:
     return begins_s
 
 
-def _turn(windows: Sequence[Result]) -> Turn:
+def _turn(windows: Sequence[Result], span: _Edge) -> Turn:
+    hist, seconds = Hist(), len(windows) * WINDOW_S
+    for window in windows:
+        hist.merge(Hist.view(window.latency.ptr, window.latency))
+    n = sum(window.answered for window in windows)
+    point = Point(n / seconds, n / seconds, sum(window.sent for window in windows), n, seconds=seconds, hist=hist)
+    point.set_percentiles(hist)
     return Turn(
         statistics.median(window.answered for window in windows) / WINDOW_S,
         statistics.median(window.percentile_us(99) for window in windows),
-        sum(window.answered for window in windows),
+        n,
+        Slot(point, max(span.at_s - span.ran_s - span.waited_s, 0.0)),
     )
 
 

@@ -282,8 +282,6 @@ FEWER: dict[str, dict[str, Any]] = {
         "tcp.veth.KINDS": lambda whole: {"unloaded": whole["unloaded"]},
         "tcp.bulk.ROUNDS": 1,
         "tcp.idle.ROUNDS": 1,
-        "tcp.attack.ROUNDS": 1,
-        "tcp.attack.LEAST_S": 0.01,
         "tcp.attack.ATTACKS": lambda whole: {name: whole[name] for name in ("SYN flood", "zero windows")},
         "tcp.attack.ATTACKERS": {},
         "tcp.lwip.ROUNDS": 1,
@@ -301,7 +299,6 @@ FEWER: dict[str, dict[str, Any]] = {
         "tcp.idle.MANY": 2000,
     },
     "threads": {"threads.threads.ROUNDS": 2},
-    "top": {"top.ROUNDS": 1},
     "trace": {
         "trace.turns.MOST_WINDOWS": 57,
         "trace.trace.FEW_KEYS": 1000,

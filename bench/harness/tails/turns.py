@@ -1,0 +1,263 @@
+"""Slots of arms by turns, until it is known of each ratio on which side of the goal it lies, or the time is over.
+
+A round is a slot of each arm that is not decided and of each that one is compared with: A B, then B A. After LOOKS
+rounds each ratio is looked at. One that lies on one side of the goal for certain is decided, and has no slots any more,
+so that the time goes to those of which it is not known. What is certain:
+
+    met      the error is of one ratio, ERROR, over all looks together: to take the worst of many for one that is
+             within the goal is to be wrong about that one.
+    missed   the error is that of any of them: one of many may seem to miss it by chance.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..goals import GOALS
+from ..numbers import plain as in_json
+from ..openloop import Point, middle
+from ..session import Session
+from .host import Host
+from .pooled import Pooled, pooled
+
+LOOKS = (8, 16, 32, 64, 128)  # rounds; the last look is when the time is over
+ERROR = 0.025  # on either side
+SHOWN = 0.025  # beside the ratio, likewise
+LOOKED_S = 10.0  # a run that is no shorter has the first look, however long its rounds are
+HOST_MOST = 0.002  # of a slot: a fifth of what its p99 tells of
+SLOT_S, SHORTEST_S = 0.2, 0.005  # of an arm; shorter where fewer than SLOTS would find room
+SLOTS = 20
+SURE = f"{100 * (1 - 2 * SHOWN):g} %"
+MET, MISSED, OPEN = "met", "missed", ""
+
+
+@dataclass
+class Slot:
+    """A slot of an arm. host_s: what the host took meanwhile of the CPU of which it took most; None: not known."""
+
+    point: Point
+    host_s: float | None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the host took so much that the p99 may be its."""
+        return self.host_s is not None and self.host_s > HOST_MOST * self.point.seconds
+
+
+Pair = tuple[Slot, Slot]
+
+
+@dataclass
+class Compared:
+    """An arm and the one that its p99 is compared with, slot by slot. less: what is taken off the ratio before it is
+    compared with the goal: 1, where that is of a part that is added. verdict: MET, MISSED or OPEN."""
+
+    figure: str
+    name: str
+    other: str
+    less: float = 0.0
+    pairs: list[Pair] = field(default_factory=list)
+    verdict: str = OPEN
+    ratio: Pooled | None = None
+
+    @property
+    def kept(self) -> list[Pair]:
+        """Without those of which the host took one slot or both."""
+        return [(a, b) for a, b in self.pairs if not a.disturbed and not b.disturbed]
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Slots that the host took, by arm. A pair is left out for one of them."""
+        return {
+            self.name: sum(a.disturbed for a, _ in self.pairs),
+            self.other: sum(b.disturbed for _, b in self.pairs),
+        }
+
+    @property
+    def value(self) -> float:
+        """What is compared with the goal; nan: nothing is known."""
+        return self.ratio.value - self.less if self.ratio else math.nan
+
+    @property
+    def plain(self) -> Pooled | None:
+        """The ratio of all pairs, those that the host took among them."""
+        return _of(self.pairs) if self.pairs else None
+
+    def ends(self, error: float) -> tuple[float, float]:
+        """Beyond each of these `value` should be with that probability at most."""
+        if self.ratio is None:
+            return -math.inf, math.inf
+        return self.ratio.low(error) - self.less, self.ratio.high(error) - self.less
+
+    def measure(self) -> None:
+        """The ratio of the pairs so far."""
+        kept = self.kept
+        self.ratio = _of(kept) if kept else None
+
+    def look(self, of: int = 1) -> None:
+        """Decide, if the slots tell. of: as many are compared."""
+        self.measure()
+        goal, looks = GOALS[self.figure], len(LOOKS) + 1
+        worse = 0 if goal.sense == "at most" else 1  # the end that misses the goal only if all else does
+        sure, all_sure = self.ends(ERROR / looks), self.ends(ERROR / looks / of)
+        if not goal.met(all_sure[worse]):
+            self.verdict = MISSED
+        elif goal.met(sure[1 - worse]):
+            self.verdict = MET
+
+
+def _of(pairs: Sequence[Pair]) -> Pooled:
+    sides = [[slot.point.hist for slot in side if slot.point.hist] for side in zip(*pairs, strict=True)]
+    return pooled(*sides)
+
+
+@dataclass
+class Taken:
+    """Slots of each arm, what came of the comparisons by arm, and why the host is not known; "" if it is."""
+
+    slots: dict[str, list[Slot]]
+    compared: dict[str, Compared]
+    host: str = ""
+    rounds: int = 0
+
+    @property
+    def undecided(self) -> list[str]:
+        return [name for name, one in self.compared.items() if one.verdict == OPEN]
+
+
+Arms = Mapping[str, Callable[[], Point]]
+
+
+def compare(
+    session: Session, figure: str, arms: Arms, over: Mapping[str, str], seconds: float, *, less: float = 0.0
+) -> Taken:
+    """Take slots. arms: each measures one, and keeps the histogram; over: of each arm that is compared, the other one.
+
+    A first round is taken, however long it is, and then as many as there is time for; in a run of LOOKED_S those of the
+    first look. less: see `Compared`."""
+    done = Taken({name: [] for name in arms}, {a: Compared(figure, a, b, less) for a, b in over.items()})
+    session.take_canary()
+    least = LOOKS[0] if session.seconds >= LOOKED_S else 1
+    end, longest = time.monotonic() + seconds, 0.0
+    with Host(session.cores) as host:
+        done.host = host.why_not
+        while done.undecided and (done.rounds < least or time.monotonic() + longest < end):
+            begun = time.monotonic()
+            _round(session, host, arms, over, done)
+            longest = max(longest, time.monotonic() - begun)
+            if done.rounds in LOOKS:
+                _look(done, len(over))
+    _look(done, len(over))
+    session.take_canary()
+    return done
+
+
+def slot_s(seconds: float) -> float:
+    """How long a slot of one of two arms is, in so much time."""
+    return max(min(SLOT_S, seconds / SLOTS), SHORTEST_S)
+
+
+def _round(session: Session, host: Host, arms: Arms, over: Mapping[str, str], done: Taken) -> None:
+    undecided = done.undecided
+    wanted = {*undecided, *(over[name] for name in undecided)}
+    wanted |= arms.keys() - over.keys() - set(over.values())  # what is shown beside
+    names = [name for name in arms if name in wanted]
+    done.rounds += 1
+    got: dict[str, Slot] = {}
+    for name in names if done.rounds % 2 else reversed(names):
+        session.say(f"slot {done.rounds}: {name}")
+        got[name] = _slot(host, arms[name])
+        done.slots[name].append(got[name])
+    for name in undecided:
+        done.compared[name].pairs.append((got[name], got[over[name]]))
+
+
+def _slot(host: Host, arm: Callable[[], Point]) -> Slot:
+    before = host.taken_s()
+    point = arm()
+    after = host.taken_s()
+    took = None if before is None or after is None else max(after[cpu] - before[cpu] for cpu in after)
+    return Slot(point, took)
+
+
+def _look(done: Taken, of: int) -> None:
+    for name in done.undecided:
+        done.compared[name].look(of)
+
+
+def rows(session: Session, done: Taken, named: Callable[[str], str] = str) -> dict[str, dict[str, Any]]:
+    """A row for each arm, of the slots in which the host took nothing, if there are any; by arm. named: its name in
+    it."""
+    found = {}
+    for arm, slots in done.slots.items():
+        kept = [slot for slot in slots if not slot.disturbed]
+        row = session.point(named(arm), middle([slot.point for slot in kept or slots]))
+        took = [slot.host_s for slot in slots if slot.host_s is not None]
+        found[arm] = row
+        row |= {"slots": len(slots), "left_out": len(slots) - len(kept), "host_ms": 1e3 * sum(took) if took else None}
+    return found
+
+
+def between(done: Taken, name: str, other: str) -> float:
+    """The p99 of an arm over that of another one, which it was not compared with, in the rounds that both had, without
+    those in which the host took a CPU; nan: there is none."""
+    one = Compared("", name, other, pairs=[*zip(done.slots[name], done.slots[other], strict=False)])
+    one.measure()
+    return one.value
+
+
+def judge(session: Session, figure: str, done: Taken, *, beside: Mapping[str, float] | None = None) -> None:
+    """Set the figure to the worst ratio, with its interval and what it would be of all slots."""
+    known = {name: one for name, one in done.compared.items() if one.ratio is not None}
+    session.settings.setdefault("tails", {})[figure] = {name: said(one) for name, one in done.compared.items()}
+    if done.host:
+        session.note(f"{figure}: {done.host}; no slot is left out")
+    if not known:
+        session.figure(figure, None, reason="the host took a CPU in each pair of slots: repeat it on a quieter machine")
+        return
+    sign = 1 if GOALS[figure].sense == "at most" else -1
+    worst = max(known.values(), key=lambda one: math.inf if math.isnan(one.value) else sign * one.value)
+    if len(done.compared) > 1:
+        session.note(f"{figure} is that of {worst.name}")
+    low, high = worst.ends(SHOWN)
+    with_it = {f"{SURE} from": low, f"{SURE} to": high, "pairs": float(len(worst.kept))}
+    if plain := worst.plain:
+        with_it["of all slots"] = plain.value - worst.less
+    with_it |= {f"left out, {arm}": float(n) for arm, n in worst.left_out.items()}
+    session.figure(figure, worst.value, undecided=doubt(done), beside=with_it | dict(beside or {}))
+
+
+def doubt(done: Taken) -> str:
+    """Why the figure is not judged, if so."""
+    if not done.undecided or any(one.verdict == MISSED for one in done.compared.values()):
+        return ""
+    ends = {name: done.compared[name].ends(SHOWN) for name in done.undecided}
+    spans = [f"{name}: {low:.3g} to {high:.3g} with {SURE}" for name, (low, high) in ends.items()]
+    return f"not known on which side of the goal it lies: {', '.join(spans)}; measure for longer (--seconds)"
+
+
+def said(one: Compared) -> dict[str, Any]:
+    """What came of a comparison, for the document."""
+    low, high = one.ends(SHOWN)
+    plain = one.plain
+    return {
+        "over": one.other,
+        "value": in_json(one.value),
+        "from": in_json(low),
+        "to": in_json(high),
+        "of_all_slots": in_json(plain.value - one.less) if plain else None,
+        "pairs": len(one.pairs),
+        "pairs_kept": len(one.kept),
+        "left_out": one.left_out,
+        "verdict": one.verdict or "not decided",
+        "p99_us_of_slots": [[in_json(slot.point.p99_us) for slot in pair] for pair in one.pairs],
+        "host_ms_of_slots": [[_ms(slot.host_s) for slot in pair] for pair in one.pairs],
+    }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(1e3 * seconds, 3)

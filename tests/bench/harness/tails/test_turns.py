@@ -1,0 +1,187 @@
+"""Which arms have slots, which slots are left out, and when it is known on which side of the goal a ratio lies."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cltest.slots import HOST_GAP_S, slot
+
+from corelane.bench.harness import tails
+from corelane.bench.harness.openloop import Point
+from corelane.bench.harness.session import Session
+from corelane.bench.harness.tails import Compared, Slot, Taken, turns
+from corelane.bench.harness.tails.turns import LOOKS, MET, MISSED, OPEN
+
+COST, GAIN = "tcp.attack_p99", "posix.p99_gain"  # at most 3; at least 2
+ALONE, SLOT_S = "alone", 10.0
+
+Drawn = Callable[[random.Random], Slot]
+
+
+class Machine:
+    """A session whose slots take SLOT_S each, by a clock of its own, and whose host takes what the slots say."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, arms: dict[str, Drawn], seed: int = 1) -> None:
+        self.session = Session("tcp", seconds=1, cores=[0], progress=io.StringIO())
+        self.now, self.host_s, self.turns = 0.0, 0.0, Counter[str]()
+        self.order: list[str] = []
+        rng = random.Random(seed)
+        monkeypatch.setattr(turns.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(turns, "Host", lambda cpus: self)
+        monkeypatch.setattr(self.session, "take_canary", lambda: None)
+        self.arms = {name: self._arm(name, rng, drawn) for name, drawn in arms.items()}
+
+    def _arm(self, name: str, rng: random.Random, drawn: Drawn) -> Callable[[], Point]:
+        def run() -> Point:
+            got = drawn(rng)
+            self.now += SLOT_S
+            self.host_s += got.host_s or 0.0
+            self.turns[name] += 1
+            self.order.append(name)
+            return got.point
+
+        return run
+
+    why_not = ""
+
+    def taken_s(self) -> dict[int, float] | None:
+        return {0: 1.0, 1: self.host_s}
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(self, *why: object) -> None: ...
+
+    def take(self, figure: str, seconds: float, **how: Any) -> Taken:
+        over = {name: ALONE for name in self.arms if name != ALONE}
+        return tails.compare(self.session, figure, self.arms, over, seconds, **how)
+
+    def figure(self, name: str, done: Taken) -> dict[str, Any]:
+        tails.judge(self.session, name, done)
+        found: dict[str, Any] = self.session.document()["figures"][name]
+        return found
+
+
+def arm(level_us: float = 10.0, **how: float) -> Drawn:
+    return lambda rng: slot(rng, level_us, **how)
+
+
+def test_the_time_goes_to_those_of_which_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, {ALONE: arm(), "bad": arm(60), "good": arm(11), "near": arm(30)})
+    done = machine.take(COST, 2000)
+    assert {name: one.verdict for name, one in done.compared.items()} == {"bad": MISSED, "good": MET, "near": OPEN}
+    assert machine.turns["good"] == machine.turns["bad"] == LOOKS[0]
+    assert machine.turns["near"] == machine.turns[ALONE] == done.rounds > LOOKS[0]
+    assert machine.now < 2000
+    assert machine.order[:8] == [ALONE, "bad", "good", "near", "near", "good", "bad", ALONE]
+
+
+def test_it_ends_when_all_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, {ALONE: arm(), "ours": arm(40)})
+    done = machine.take(GAIN, 1e6)
+    assert done.rounds == LOOKS[0]
+    figure = machine.figure(GAIN, done)
+    assert figure["met"] is True
+    assert figure["value"] == pytest.approx(4, rel=0.2)
+
+
+def test_a_round_is_taken_however_long_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, {ALONE: arm(), "bad": arm(60)})
+    done = machine.take(COST, 0)
+    assert done.rounds == 1
+    figure = machine.figure(COST, done)
+    assert figure["met"] is None
+    assert "not known on which side" in figure["reason"]
+    machine.session.seconds = turns.LOOKED_S
+    assert machine.take(COST, 0).rounds == LOOKS[0]
+
+
+@pytest.mark.parametrize("level_us", [10.0, 20.0])
+def test_gaps_of_the_host_are_left_out_of_both_arms(monkeypatch: pytest.MonkeyPatch, level_us: float) -> None:
+    """They take a hundredth of the time of either arm, and are all of its p99 with them."""
+    machine = Machine(monkeypatch, {ALONE: arm(host=0.3), "other": arm(level_us, host=0.3)}, seed=4)
+    done = machine.take(GAIN, 1280)
+    one = done.compared["other"]
+    figure = machine.figure(GAIN, done)
+    assert figure["value"] == pytest.approx(level_us / 10, rel=0.15)
+    assert one.ratio is not None
+    assert one.plain is not None
+    assert one.plain.below_us > 10 * one.ratio.below_us
+    assert all(n > 5 for n in one.left_out.values())
+    assert figure["beside"]["left out, other"] == one.left_out["other"]
+    assert figure["beside"]["left out, alone"] == one.left_out[ALONE]
+    assert figure["beside"]["pairs"] == len(one.kept) < len(one.pairs)
+
+
+def test_bursts_of_a_neighbour_in_one_arm_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are of the guest, so that its clocks go on: none of the slots is left out."""
+    machine = Machine(monkeypatch, {ALONE: arm(), "attacked": arm(burst=0.4, burst_s=0.012)}, seed=3)
+    done = machine.take(COST, 1e4)
+    one = done.compared["attacked"]
+    assert one.verdict == MISSED
+    assert one.left_out == {"attacked": 0, ALONE: 0}
+    assert machine.figure(COST, done)["met"] is False
+
+
+def test_what_the_host_takes_is_not_known_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, {ALONE: arm(host=0.3), "other": arm(host=0.3)})
+    machine.why_not = "what the host takes is not known: no"
+    monkeypatch.setattr(machine, "taken_s", lambda: None)
+    done = machine.take(COST, 160)
+    machine.figure(COST, done)
+    assert done.compared["other"].left_out == {"other": 0, ALONE: 0}
+    assert any("no slot is left out" in note for note in machine.session.notes)
+
+
+def test_nothing_is_known_where_the_host_was_in_each_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, {ALONE: arm(host=1), "other": arm()})
+    figure = machine.figure(COST, machine.take(COST, 300))
+    assert figure["value"] is None
+    assert "the host took a CPU" in figure["reason"]
+
+
+def test_a_part_that_is_added_is_the_ratio_less_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "trace.p99_cost"
+    machine = Machine(monkeypatch, {ALONE: arm(), "full": arm(20)})
+    figure = machine.figure(name, machine.take(name, 1e4, less=1.0))
+    assert figure["met"] is False
+    assert figure["value"] == pytest.approx(1, rel=0.3)
+
+
+def test_rows_are_of_the_slots_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, {ALONE: arm(host=0.3), "other": arm()}, seed=2)
+    done = machine.take(COST, 320)
+    row = tails.rows(machine.session, done, lambda arm: f"a client, {arm}")[ALONE]
+    left = sum(one.disturbed for one in done.slots[ALONE])
+    assert row["name"] == f"a client, {ALONE}"
+    assert (row["slots"], row["left_out"]) == (done.rounds, left)
+    assert row["host_ms"] == pytest.approx(1e3 * HOST_GAP_S * left)
+    assert row["p99_us"] < 100
+
+
+def test_what_is_shown_beside_has_a_slot_in_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, {ALONE: arm(), "near": arm(30), "bound": arm(20, host=0.2)}, seed=9)
+    over = {"near": ALONE}
+    done = tails.compare(machine.session, COST, machine.arms, over, 900)
+    assert machine.turns["bound"] == machine.turns["near"] == done.rounds >= LOOKS[0]
+    assert tails.between(done, "near", "bound") == pytest.approx(1.5, rel=0.2)
+
+
+@pytest.mark.parametrize(("figure", "level_us", "never"), [(COST, 15, MISSED), (COST, 45, MET), (GAIN, 30, MISSED)])
+def test_chance_decides_nothing(figure: str, level_us: float, never: str) -> None:
+    """Many comparisons, looked at again and again: none is decided wrongly, and most are decided rightly."""
+    right, rng = 0, random.Random(11)
+    for _ in range(15):
+        one = Compared(figure, "other", ALONE)
+        for n in range(1, LOOKS[1] + 1):
+            one.pairs.append((slot(rng, level_us), slot(rng)))
+            if n in LOOKS and one.verdict == OPEN:
+                one.look(12)
+        assert one.verdict != never
+        right += one.verdict != OPEN
+    assert right > 10

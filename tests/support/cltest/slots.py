@@ -1,0 +1,30 @@
+"""Slots of an arm whose requests, gaps and bursts are drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+
+from corelane.bench.harness.openloop import Point
+from corelane.bench.harness.tails import Slot
+from corelane.runtime.hist import Hist
+
+REQUESTS, SLOT_S = 600, 0.2
+HOST_GAP_S = 0.008
+
+
+def slot(
+    rng: random.Random, level_us: float = 10.0, *, host: float = 0.0, burst: float = 0.0, burst_s: float = 0.004
+) -> Slot:
+    """Latencies about `level_us`. host: how likely the host takes the CPU once, for HOST_GAP_S, and the guest's clocks
+    tell; burst: how likely somebody in the guest has it once, for burst_s, and they do not. What comes meanwhile waits
+    for the end of it."""
+    gaps = [gap for gap, likely in ((HOST_GAP_S, host), (burst_s, burst)) if rng.random() < likely]
+    hist, level_ns = Hist(), 1e3 * level_us * rng.lognormvariate(0, 0.05)
+    begins = [rng.uniform(0, SLOT_S - gap) for gap in gaps]
+    for _ in range(REQUESTS):
+        at = rng.uniform(0, SLOT_S)
+        waits_s = max((b + gap - at for b, gap in zip(begins, gaps, strict=True) if b < at < b + gap), default=0.0)
+        hist.record(round(level_ns * rng.lognormvariate(0, 0.4) + 1e9 * waits_s))
+    point = Point(REQUESTS / SLOT_S, REQUESTS / SLOT_S, REQUESTS, REQUESTS, seconds=SLOT_S, hist=hist)
+    point.set_percentiles(hist)
+    return Slot(point, HOST_GAP_S if HOST_GAP_S in gaps else 0.0)
