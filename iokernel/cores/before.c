@@ -2,7 +2,8 @@
  *
  * A loop binds kthreads to CPUs and demotes those that do not cede. When the iokernel stops, every kthread gets back what
  * it had when it was named (cl_io_give_back), before its application sees the end of its connection. When the iokernel is
- * killed, the application gives it back itself (drivers/port/cores.c). To leave SCHED_IDLE takes a right: so it is seen to
+ * killed, the application gives it back itself (drivers/port/cores.c). When an application leaves, its threads that live on
+ * get it back: the program's own, which it had lent to kthreads (corelane/libos/adopt.h). To leave SCHED_IDLE takes a right: so it is seen to
  * when a kthread is named that the application has it (runtime/scheduling.h), and a kthread that nobody could bring back
  * is not demoted, only moved away.
  *
@@ -39,4 +40,13 @@ void io_before_restore(struct io_kthread *k)
     if (!a->before || k->member.dead || syscall(SYS_tgkill, a->pid, k->member.tid, 0) < 0)
         return; /* its number may be a stranger's by now */
     cl_scheduling_restore(k->member.tid, &a->before[k - k->app->kthreads]);
+}
+
+void io_before_leave(const struct cl_io *io, const struct io_app *app)
+{
+    if (io->given_back || !app->cores.pid)
+        return;
+    for (uint32_t k = 0; k < app->n_kthreads; k++)
+        if (!io_dying_exits(&app->kthreads[k]))
+            io_before_restore(&app->kthreads[k]);
 }

@@ -62,8 +62,7 @@ static bool exits(int tasks, const char *tid)
     return field(text, FLAGS) & EXITING || field(text, PENDING) >> (SIGKILL - 1) & 1;
 }
 
-/* That one thread has ended or exits, which takes a few us to find out; all of them take as many times that. */
-static bool may_be_dying(const struct io_kthread *k)
+bool io_dying_exits(const struct io_kthread *k)
 {
     char text[16] = {0}, *tid = text + sizeof text - 1;
     for (int32_t left = k->member.tid; left > 0; left /= 10)
@@ -110,7 +109,7 @@ void io_dying_round(struct io_loop *loop, struct io_core *core, uint64_t now)
     bool last = true;
     if (!core->kicking) {
         core->kicked = 0;
-        core->kicking = may_be_dying(core->dying) && lseek(core->dying->member.tasks_fd, 0, SEEK_SET) == 0;
+        core->kicking = io_dying_exits(core->dying) && lseek(core->dying->member.tasks_fd, 0, SEEK_SET) == 0;
     }
     if (core->kicking)
         core->kicked += kick_some(loop, core->dying->member.tasks_fd, &last);

@@ -286,6 +286,7 @@ int cl_io_app_remove(struct cl_io *io, uint32_t id, struct cl_io_app_final *fina
         app_stats(app, &final->stats);
         final->buffers_lost = count_lost(app);
     }
+    io_before_leave(io, app);
     io_unallot(io, app);
     app_free(app);
     return 0;

@@ -352,12 +352,18 @@ bool io_starved(struct io_loop *loop, struct io_core *core, uint64_t now);
 void io_dying_begin(const struct io_loop *loop, struct io_core *core, uint64_t now);
 /* core->dying is not NULL, and the new owner has not begun. */
 void io_dying_round(struct io_loop *loop, struct io_core *core, uint64_t now);
+/* Whether a kthread's thread has ended or exits, which takes a few us to find out; all of a process take as many times
+ * that. */
+bool io_dying_exits(const struct io_kthread *k);
 
 /* before.c, by the controlling thread. */
 /* k's thread is known, and nobody has changed anything of it for us. */
 void io_before_note(struct io_kthread *k);
 /* Give it back. The loop manages it no more. */
 void io_before_restore(struct io_kthread *k);
+/* Control thread: an application leaves, and no loop knows it any more. Those of its threads that do not exit get it back:
+ * they may be the program's own. */
+void io_before_leave(const struct cl_io *io, const struct io_app *app);
 
 /* thread.c */
 /* By the kernel. */

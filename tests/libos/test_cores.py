@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import selectors
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -337,3 +339,30 @@ def test_a_selectors_loop_and_another_application_pass_one_core_to_each_other(ma
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_thread_that_was_lent_has_its_cpus_and_class_again_when_the_runtime_is_closed(managed: Any) -> None:
+    """It may be that of a program that only wants to end, and it was demoted for it: beside busy processes that took
+    half a minute."""
+    _, path, _ = managed
+
+    def lend() -> None:
+        def bound() -> bool:
+            if not runtime.turn():
+                loop.select(0.01)
+            return os.sched_getaffinity(0) == {CPUS[-1]}
+
+        with libos.Runtime(path, name="adopted", adopted=1, poll="block") as runtime:
+            runtime.start()
+            with selectors.DefaultSelector() as loop:
+                loop.register(runtime, selectors.EVENT_READ)
+                wait_until(bound, what="its thread to be bound to a core")
+            assert runtime.stop() == 0
+
+        def facts() -> tuple[list[int], int]:
+            return sorted(os.sched_getaffinity(0)), os.sched_getscheduler(0)
+
+        wait_until(lambda: facts() == (CPUS, os.SCHED_OTHER), what=lambda: f"what it had, instead of {facts()}")
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lend).result()

@@ -32,6 +32,7 @@ pytestmark = [
     "scenario",
     [
         "demoted_and_bound_they_get_back_what_they_had",
+        "one_whose_application_leaves_gets_it_back",
         "one_whose_process_runs_in_idle_goes_back_to_it",
         "one_that_was_left_in_idle_goes_back_to_its_process_class",
         "one_that_nobody_could_bring_back_is_not_demoted",

@@ -54,6 +54,26 @@ static void demoted_and_bound_they_get_back_what_they_had(void)
     world_delete(&p.w);
 }
 
+/* A thread that a program lends to a kthread goes on when its application has left: it was demoted, and is again as it
+ * leaves, since it says that it runs. */
+static void one_whose_application_leaves_gets_it_back(void)
+{
+    struct pair p;
+    cpu_set_t all;
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+    pair_new(&p, (struct setting){0}, (struct wish){.blocks = true});
+    evict(&p);
+    CHECK(cl_io_app_remove(p.w.io, p.bat->id, NULL, err) == 0);
+    CHECK(sched_getscheduler(p.b->tid) == SCHED_OTHER && same_cpus(p.b, &all));
+    CHECK(owns(&p.w, p.l));
+    CHECK(cl_io_app_remove(p.w.io, p.lat->id, NULL, err) == 0);
+    CHECK(sched_getscheduler(p.l->tid) == SCHED_OTHER && same_cpus(p.l, &all));
+    end_thread(p.b);
+    end_thread(p.l);
+    p.bat->id = p.lat->id = 0;
+    world_delete(&p.w);
+}
+
 static void one_whose_process_runs_in_idle_goes_back_to_it(void)
 {
     struct pair p;
@@ -93,6 +113,7 @@ static void one_that_nobody_could_bring_back_is_not_demoted(void)
 }
 
 SCENARIOS_MAIN(SCENARIO(demoted_and_bound_they_get_back_what_they_had),
+               SCENARIO(one_whose_application_leaves_gets_it_back),
                SCENARIO(one_whose_process_runs_in_idle_goes_back_to_it),
                SCENARIO(one_that_was_left_in_idle_goes_back_to_its_process_class),
                SCENARIO(one_that_nobody_could_bring_back_is_not_demoted))

@@ -107,6 +107,7 @@ static void it_is_removed(void)
     app_remove(&p.w, p.bat);
     run(&p.w, 10 * CEDE_US * US);
     CHECK(stats_of(&p.w).dying == 0 && nice_of(pid) == 0 && owns(&p.w, p.l) && acts(&p.w, p.l));
+    CHECK(sched_getscheduler(pid) == SCHED_IDLE); /* it does not go on, and need not be an ordinary one again */
     world_delete(&p.w);
     CHECK(waitpid(pid, NULL, 0) == pid);
 }

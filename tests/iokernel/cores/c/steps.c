@@ -470,9 +470,9 @@ static void removed_in_the_middle(void)
     run(&p.w, 5 * US);
     CHECK(owns(&p.w, p.l));
     int32_t tid = p.b->tid;
-    struct cl_io_app_final final; /* the old one goes without ceding: demoted, should it live on */
+    struct cl_io_app_final final; /* the old one goes without ceding: demoted, until no loop knows it any more */
     CHECK(cl_io_app_remove(p.w.io, p.bat->id, &final, err) == 0);
-    CHECK(sched_getscheduler(tid) == SCHED_IDLE);
+    CHECK(sched_getscheduler(tid) == SCHED_OTHER);
     end_thread(p.b);
     p.bat->id = 0;
     CHECK(acts(&p.w, p.l));
