@@ -221,7 +221,8 @@ int cl_block_to_loop(struct cl_kthread *k, enum cl_after_op op)
     return 0;
 }
 
-static inline __attribute__((always_inline)) int block(struct cl_kthread *k, enum cl_after_op op, void *p)
+/* Inline here: it is most of what a yield or a join is. */
+inline __attribute__((always_inline)) int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
 {
     struct cl_uthread *me = k->current;
     if (cl_unlikely(cl_traces_waits(k, me))) {
@@ -231,11 +232,6 @@ static inline __attribute__((always_inline)) int block(struct cl_kthread *k, enu
     set_after(k, op, me, p);
     cl_switch_to(k, me, pick_next(k));
     return 0;
-}
-
-int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
-{
-    return block(k, op, p);
 }
 
 /* Somebody sleeps in a join of t, whose function has returned. Whether he is ours to go to: a cancel may take back who
@@ -361,7 +357,7 @@ static inline int sleep_in_join(struct cl_kthread *k, struct cl_uthread *t)
 {
     struct cl_uthread *me = k->current;
     cl_waits_for(k, CL_TRACE_WAITS_JOIN, t, 0);
-    block(k, CL_AFTER_JOIN, t);
+    cl_block(k, CL_AFTER_JOIN, t);
     return me->result;
 }
 
@@ -453,7 +449,7 @@ int cl_uthread_yield(void)
     if (!cl_may_block(k))
         return -EDEADLK;
     cl_waits_for(k, CL_TRACE_WAITS_YIELD, NULL, 0);
-    return block(k, CL_AFTER_READY, NULL);
+    return cl_block(k, CL_AFTER_READY, NULL);
 }
 
 int cl_uthread_exit(void)

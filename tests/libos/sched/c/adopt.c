@@ -233,10 +233,62 @@ static void two_schedulers(void)
     sched_stop_clean(b);
 }
 
+static unsigned nothing_polled(void *arg, unsigned self, unsigned queue)
+{
+    (void)arg, (void)self, (void)queue;
+    return 0;
+}
+
+static unsigned nothing_pending(void *arg, unsigned queue)
+{
+    (void)arg, (void)queue;
+    return 0;
+}
+
+static bool nothing_ready(void *arg, unsigned queue)
+{
+    (void)arg, (void)queue;
+    return false;
+}
+
+static void nothing_run(void *arg, unsigned self)
+{
+    (void)arg, (void)self;
+}
+
+static struct cl_parker *of_the_device(void *arg, unsigned k)
+{
+    return k == 0 ? arg : NULL;
+}
+
+/* Who sends to a device's queue fences and looks whether its user sleeps, if the parker has an eventfd. One that never
+ * sleeps is to cost nobody that: its descriptor has an eventfd of its own. */
+static void parker_of_a_device(void)
+{
+    uint32_t word = CL_PARK_RUNNING;
+    struct cl_parker parker = {.word = &word, .event_fd = -1};
+    struct cl_work_source source = {.arg = &parker,
+                                    .poll = nothing_polled,
+                                    .ready = nothing_ready,
+                                    .pending = nothing_pending,
+                                    .run = nothing_run,
+                                    .parker = of_the_device};
+    config.source = &source;
+    struct cl_sched *s = started(1);
+    CHECK_EQ(parker.event_fd < 0, config.poll == CL_SCHED_SPIN);
+    CHECK(readable(s, 0, 0));
+    adopt(s, 0);
+    CHECK(cl_kthread_turn(s, 0) >= 0);
+    sched_stop_clean(s);
+    cl_park_close_given(&parker);
+    config.source = NULL;
+}
+
 int main(int argc, char **argv)
 {
     config = config_from(argc, argv);
     contract();
+    parker_of_a_device();
     if (config.n_kthreads == 1 &&
         config.poll != CL_SCHED_SPIN) { /* siblings would take some of it; spin never sleeps */
         descriptor();
