@@ -68,10 +68,7 @@ static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sche
     k->lone_wake_ns = 50000;
     k->runq.shared = s->n_kthreads > 1;
     k->own_parker = (struct cl_parker){.word = &k->park_word, .event_fd = -1};
-    /* Who sends to a NIC fences for a parker that has an eventfd, as that of an adopted kthread does for its descriptor:
-     * not the NIC's, if nobody ever sleeps on it. */
-    bool own = !s->sleeps && !s->cores && s->adopted & 1ull << index;
-    k->parker = s->source.parker && !own ? s->source.parker(s->source.arg, index) : NULL;
+    k->parker = s->source.parker ? s->source.parker(s->source.arg, index) : NULL;
     if (!k->parker)
         k->parker = &k->own_parker;
     struct cl_cores *cores = s->cores;

@@ -104,8 +104,7 @@ struct cl_work_source {
     unsigned (*takeable)(void *arg, unsigned queue);
     /* For adopted kthreads (adopt.h), which sleep elsewhere; the next three may be NULL.
      * A descriptor of kthread k that poll() reports readable when a frame waits, or -1: then whoever brings one wakes
-     * the parker. Below -1: an error. Called once at cl_sched_new, after the parker was given an eventfd, if the kthread
-     * may ever sleep. NULL: -1. */
+     * the parker. Below -1: an error. Called once at cl_sched_new, after the parker was given an eventfd. NULL: -1. */
     int (*fd)(void *arg, unsigned k);
     /* S. The park word of kthread k is set, and all work is about to be looked at again. */
     void (*parked)(void *arg, unsigned k);
