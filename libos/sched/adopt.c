@@ -313,7 +313,7 @@ static void has_left(struct cl_kthread *k)
         cl_store_relaxed(&k->gathered_ns, 0);
 }
 
-/* Returns 1, or 0: k sleeps. A round that finds nothing, and does not sleep, is followed by another one, for what a turn
+/* Returns 1, or 0: k sleeps. A round that finds nothing, and does not sleep, is followed by another one: what a turn
  * takes besides is a third of a round. */
 static int turn(struct cl_kthread *k)
 {
