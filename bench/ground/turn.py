@@ -4,7 +4,8 @@ Server and client are threads on two cores with a memory link between them, so t
 client polls, and sends one request at a time:
 
 echo   the server polls all the time. The adopted one's loop looks at its own epoll after every LOOK turns, which is
-       what a loop does that has other descriptors; `echo, adopted, looks each turn` does so after each
+       what a loop does that has other descriptors; `echo, adopted, looks each turn` does so after each, and
+       `echo, adopted, no looks` never: what the turns alone cost stands beside the figure
 wake   the server sleeps as soon as it has nothing to do, and the client waits PAUSE_NS before each request
 """
 
@@ -32,6 +33,7 @@ from ..harness.session import Session
 FIGURES = ("ground.turn_ns", "ground.turn_echo", "ground.wake_over_own", "ground.idle")
 ROUNDS = 7
 LOOK = 64
+NO_LOOKS = 1 << 30
 TURNS = 200_000
 ECHOES = 20_000
 WAKES = 1_000
@@ -41,7 +43,12 @@ SERVER, CLIENT = ("02:00:00:00:00:01", "10.78.0.1"), ("02:00:00:00:00:02", "10.7
 PAYLOAD = bytes(32)
 TURN = {"turn, asleep": "block", "turn, polling": "spin"}
 # How the server is driven: None by its own thread, else by ours, with a look at the epoll each so many turns.
-ECHO: dict[str, int | None] = {"echo, ordinary": None, "echo, adopted": LOOK, "echo, adopted, looks each turn": 1}
+ECHO: dict[str, int | None] = {
+    "echo, ordinary": None,
+    "echo, adopted": LOOK,
+    "echo, adopted, no looks": NO_LOOKS,
+    "echo, adopted, looks each turn": 1,
+}
 WAKE: dict[str, int | None] = {"wake, ordinary": None, "wake, adopted": 1}
 
 
@@ -125,9 +132,14 @@ def _middle(took: list[int]) -> float:
     return statistics.fmean(took[quarter : len(took) - quarter])
 
 
-def _ratio(session: Session, figure: str, ours: list[float], own: list[float]) -> None:
-    runs = [a / b for a, b in zip(ours, own, strict=True)]
-    session.figure(figure, statistics.median(runs), runs=runs)
+def _over(ours: list[float], own: list[float]) -> list[float]:
+    return [a / b for a, b in zip(ours, own, strict=True)]
+
+
+def _ratio(session: Session, figure: str, ours: list[float], own: list[float], **beside: list[float]) -> None:
+    runs = _over(ours, own)
+    beside_it = {name.replace("_", " "): statistics.median(_over(other, own)) for name, other in beside.items()}
+    session.figure(figure, statistics.median(runs), runs=runs, beside=beside_it or None)
 
 
 def measure(session: Session, seconds: float) -> None:
@@ -152,7 +164,8 @@ def measure(session: Session, seconds: float) -> None:
         )
     worst = [max(rounds) for rounds in zip(*(samples[name] for name in TURN), strict=True)]
     session.figure("ground.turn_ns", statistics.median(worst), runs=worst)
-    _ratio(session, "ground.turn_echo", p50["echo, adopted"], p50["echo, ordinary"])
+    bare = p50["echo, adopted, no looks"]
+    _ratio(session, "ground.turn_echo", p50["echo, adopted"], p50["echo, ordinary"], without_looks=bare)
     _ratio(session, "ground.wake_over_own", p50["wake, adopted"], p50["wake, ordinary"])
     share = idle(max(1.0, seconds * IDLE_SHARE))
     session.arm("idle selectors loop", cores=share, n=1)

@@ -370,7 +370,8 @@ static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
  * held, and released here. */
 static CL_NOINLINE unsigned receive_ordered(struct cl_netq *q, struct cl_netq *victim, unsigned n)
 {
-    struct cl_order o = {.q = q, .room = n, .rx_tsc = cl_stamp(q->time)};
+    struct cl_order o;
+    cl_order_begin(&o, q, n);
     cl_order_receive(&o, victim);
     cl_spin_unlock(&victim->rx_lock);
     if (o.came == 0)

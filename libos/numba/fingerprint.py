@@ -163,12 +163,13 @@ class _Numba:
     def __init__(self) -> None:
         import numba
         from numba.core import config, types
+        from numba.core.ccallback import CFunc
         from numba.core.dispatcher import Dispatcher
         from numba.core.extending import _Intrinsic
         from numba.core.registry import cpu_target
 
         self.typing: Any = cpu_target.typing_context
-        self.dispatcher, self.intrinsic, self.type = Dispatcher, _Intrinsic, types.Type
+        self.dispatcher, self.intrinsic, self.cfunc, self.type = Dispatcher, _Intrinsic, CFunc, types.Type
         self._config: Any = config
         self._home = os.path.dirname(str(numba.__file__)) + os.sep
 
@@ -202,6 +203,7 @@ class _Walk:
         self._ufunc: Any = numpy.ufunc if numpy else ()
         self._dispatcher: Any = self.numba.dispatcher if self.numba else ()
         self._intrinsic: Any = self.numba.intrinsic if self.numba else ()
+        self._cfunc: Any = self.numba.cfunc if self.numba else ()
         self._strict = strict
         self._attributes: dict[str, list[Any]] | None = None
         self._modules: dict[tuple[int, tuple[str, ...]], python.ModuleType] = {}
@@ -247,6 +249,9 @@ class _Walk:
                 self._put(*sorted(str(made.signature) for made in what.overloads.values()))
         elif isinstance(what, self._intrinsic):
             self.add(what._defn)
+        elif isinstance(what, self._cfunc):
+            self.add(what._pyfunc)
+            self._put(str(what._sig))
         elif isinstance(what, python.CodeType):
             self._add_code(what)
         elif isinstance(what, self._arrays):
@@ -358,7 +363,8 @@ class _Walk:
         if array.dtype.hasobject:
             self._unknown("an array of objects")
             return
-        self._put(array.dtype.str, repr(array.dtype), array.shape, array.flags.writeable, array.tobytes())
+        self._put(array.dtype.str, repr(array.dtype), array.shape, array.strides, array.flags.writeable)
+        self._put(array.tobytes())
 
     def _add_class(self, kind: type) -> None:
         self._put(kind.__module__, kind.__qualname__)

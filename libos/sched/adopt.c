@@ -313,14 +313,18 @@ static void has_left(struct cl_kthread *k)
         cl_store_relaxed(&k->gathered_ns, 0);
 }
 
-/* Returns 1, or 0: k sleeps. */
+/* Returns 1, or 0: k sleeps. A round that finds nothing, and does not sleep, is followed by another one: what a turn
+ * takes besides is a third of a round. */
 static int turn(struct cl_kthread *k)
 {
     cl_kthread_bind(k);
     if (k->trace)
         k->trace->idle_at = 0; /* the thread has been at something else since the last turn */
-    if (!k->asleep || cl_rise(k))
+    if (!k->asleep || cl_rise(k)) {
         cl_round(k);
+        if (!k->asleep && k->idle_turns)
+            cl_round(k);
+    }
     if (!k->asleep && k->idle_turns == 0)
         cl_wakefd_worked(k);
     cl_kthread_bind(NULL);

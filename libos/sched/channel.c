@@ -288,8 +288,9 @@ int cl_channel_select(struct cl_channel_case *cases, uint32_t n, uint32_t *next,
     struct cl_kthread *k = cl_kthread_self();
     bool may_wait = timeout_ns != 0 && cl_may_block(k);
     struct select s = {.cases = cases, .n = n, .claimed = NOBODY};
-    struct cl_waiter w = {.t = may_wait ? k->current : NULL};
-    int rc = may_wait ? cl_wait_begin(&w, &s.guard) : timeout_ns ? -EDEADLK : -EAGAIN;
+    struct cl_waiter w;
+    bool begun = may_wait;
+    int rc = begun ? cl_wait_begin(&w, k->current, &s.guard) : timeout_ns ? -EDEADLK : -EAGAIN;
     lock_all(channels, n);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at_case = (begin + i) % n;
@@ -305,7 +306,8 @@ int cl_channel_select(struct cl_channel_case *cases, uint32_t n, uint32_t *next,
         unlock_all(channels, n);
     if (ready)
         cl_uthread_ready(ready);
-    cl_wait_end(&w);
+    if (begun)
+        cl_wait_end(&w);
     if (rc < 0 || cases[rc].rc)
         __atomic_fetch_add(&cases[rc < 0 ? 0 : rc].channel->stats.refused, 1, __ATOMIC_RELAXED);
     if (rc >= 0 && next)

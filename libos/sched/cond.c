@@ -1,8 +1,6 @@
 /* Condition variable: see corelane/libos/sync.h. */
 #include "wait.h"
 
-#include <corelane/libos/scope.h>
-
 void cl_cond_init(struct cl_cond *c)
 {
     *c = (struct cl_cond){0};
@@ -13,8 +11,8 @@ static int wait_on(struct cl_cond *c, struct cl_mutex *m, bool timed, uint64_t d
     struct cl_kthread *k = cl_kthread_self();
     if (!cl_may_block(k))
         return -EDEADLK;
-    struct cl_waiter w = {.t = k->current};
-    int rc = cl_wait_begin(&w, &c->guard);
+    struct cl_waiter w;
+    int rc = cl_wait_begin(&w, k->current, &c->guard);
     if (rc)
         return rc;
     cl_spin_lock(&c->guard);
@@ -40,9 +38,9 @@ static int wait_on(struct cl_cond *c, struct cl_mutex *m, bool timed, uint64_t d
     cl_wait_end(&w);
     if (!slept)
         return rc;
-    cl_shield_enter(); /* it is held after any result */
+    w.t->shields++; /* it is held after any result */
     cl_mutex_lock(m);
-    cl_shield_leave();
+    w.t->shields--;
     return w.result;
 }
 

@@ -57,7 +57,7 @@ struct CL_ALIGNED(64) cl_uthread {
     struct cl_sched *sched;
     int32_t result;            /* of a join that could not be, set before the joiner is resumed */
     uint32_t shields;          /* its own, see cl_shield_enter */
-    uint64_t in_scope;         /* while it joins: 0 or CL_JOIN_IN_SCOPE */
+    uint64_t in_scope;         /* CL_JOIN_IN_SCOPE while it joins in a scope, else 0 */
     struct cl_spin join_guard; /* while it joins in a scope: held until finish_join is through */
     /* See scope.c. scope: the innermost that it is in, home: in which it was started; NULL: none. Both are its own. */
     struct cl_scope *scope, *home;

@@ -36,10 +36,10 @@ static bool take_or_mark(struct cl_mutex *m, struct cl_waiter *w, bool was_woken
 
 static CL_NOINLINE int lock_slow(struct cl_mutex *m, struct cl_kthread *k)
 {
-    struct cl_waiter w = {.t = k->current};
-    if ((cl_load_relaxed(&m->word) & ~BITS) == (uint64_t)(uintptr_t)w.t)
+    struct cl_waiter w;
+    if ((cl_load_relaxed(&m->word) & ~BITS) == (uint64_t)(uintptr_t)k->current)
         return -EDEADLK;
-    int rc = cl_wait_begin(&w, &m->guard);
+    int rc = cl_wait_begin(&w, k->current, &m->guard);
     if (rc)
         return rc;
     for (bool woken = false;; woken = true) {

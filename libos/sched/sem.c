@@ -44,9 +44,9 @@ static bool take_one_or_mark(struct cl_sem *s)
 static int sem_wait_slow(struct cl_sem *s, struct cl_kthread *k, uint64_t deadline_ns, uint16_t what,
                          const void *object)
 {
-    struct cl_waiter w = {.t = k->current};
+    struct cl_waiter w;
     bool timed = deadline_ns != CL_NEVER;
-    int rc = cl_wait_begin(&w, &s->guard);
+    int rc = cl_wait_begin(&w, k->current, &s->guard);
     if (rc)
         return rc;
     cl_spin_lock(&s->guard);
@@ -171,8 +171,8 @@ int cl_wait_group_wait(struct cl_wait_group *g)
         return -EDEADLK;
     if (cl_load_acquire(&g->word) == 0) /* acquire: what was done before the last done */
         return 0;
-    struct cl_waiter w = {.t = k->current};
-    int rc = cl_wait_begin(&w, &g->guard);
+    struct cl_waiter w;
+    int rc = cl_wait_begin(&w, k->current, &g->guard);
     if (rc)
         return rc;
     cl_spin_lock(&g->guard);

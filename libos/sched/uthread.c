@@ -123,7 +123,16 @@ static CL_NOINLINE void after_rare(struct cl_kthread *k, enum cl_after_op op)
     }
 }
 
-/* Fields are read one by one, as they were written: a wider load would wait for the stores to drain. */
+/* What the next context does. Fields are written one by one, to which relaxed stores keep the compiler: it would make
+ * one wide store of two, which waits for both its halves, and all of the next uthread with it. */
+static inline void set_after(struct cl_kthread *k, enum cl_after_op op, struct cl_uthread *t, void *p)
+{
+    k->after.op = op;
+    cl_store_relaxed(&k->after.t, t);
+    cl_store_relaxed(&k->after.p, p);
+}
+
+/* They are read one by one, too: a wider load would wait for the stores to drain. */
 static inline void after_switch(struct cl_kthread *k)
 {
     enum cl_after_op op = k->after.op;
@@ -187,7 +196,7 @@ static CL_NOINLINE void switch_traced(struct cl_kthread *k, struct cl_uthread *m
     const uint64_t *stages = k->waits_for.stages;
     k->waits_for = (struct cl_waits_for){0};
     me->ready_tsc = noted && !gives_way ? CL_READY_ASKED : 0;
-    k->after = (struct cl_after){op, me, p};
+    set_after(k, op, me, p);
     cl_switch_to(k, me, to_loop ? &k->loop : pick_next(k));
     if (!noted)
         return;
@@ -207,19 +216,20 @@ int cl_block_to_loop(struct cl_kthread *k, enum cl_after_op op)
         switch_traced(k, me, op, NULL, true);
         return 0;
     }
-    k->after = (struct cl_after){op, me, NULL};
+    set_after(k, op, me, NULL);
     cl_switch_to(k, me, &k->loop);
     return 0;
 }
 
-int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
+/* Inline here: it is most of what a yield or a join is. */
+inline __attribute__((always_inline)) int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
 {
     struct cl_uthread *me = k->current;
     if (cl_unlikely(cl_traces_waits(k, me))) {
         switch_traced(k, me, op, p, false);
         return 0;
     }
-    k->after = (struct cl_after){op, me, p};
+    set_after(k, op, me, p);
     cl_switch_to(k, me, pick_next(k));
     return 0;
 }
@@ -249,7 +259,7 @@ static inline __attribute__((always_inline)) void leave(void)
         k->after.op = CL_AFTER_NOTHING;
     } else {
         next = pick_next(k);
-        k->after = (struct cl_after){join == CL_JOIN_DETACHED ? CL_AFTER_FREE : CL_AFTER_EXIT, me, NULL};
+        set_after(k, join == CL_JOIN_DETACHED ? CL_AFTER_FREE : CL_AFTER_EXIT, me, NULL);
     }
     k->current = next;
     announce(next, NULL);
@@ -281,8 +291,9 @@ void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint6
     t->preemptible = false;
     t->scope = t->home = NULL;
     t->shields = 0;
+#if CL_ASAN
     t->fake_stack = NULL;
-    t->ready_tsc = 0;
+#endif
     cl_store_relaxed(&t->join, join); /* published with the id, or by the run queue */
     cl_context_prepare(&t->context, t->stack_top, enter, t->sched->fp_control);
 #if CL_TSAN
@@ -342,27 +353,35 @@ static struct cl_uthread *find(struct cl_sched *s, cl_uthread_id id)
 }
 
 /* Sleep until t ends. 0; else t was not joined. */
-static int sleep_in_join(struct cl_kthread *k, struct cl_uthread *t)
+static inline int sleep_in_join(struct cl_kthread *k, struct cl_uthread *t)
 {
     struct cl_uthread *me = k->current;
-    struct cl_waiter w = {.t = me, .joins = t};
-    int rc = cl_wait_begin(&w, &me->join_guard);
-    if (rc)
-        return rc;
-    me->in_scope = 0;
-    if (w.registered) {
-        cl_spin_lock(&me->join_guard);
-        me->in_scope = CL_JOIN_IN_SCOPE;
-        if (w.cancelled) {
-            cl_spin_unlock(&me->join_guard);
-            cl_wait_end(&w);
-            return -ECANCELED;
-        }
-    }
     cl_waits_for(k, CL_TRACE_WAITS_JOIN, t, 0);
     cl_block(k, CL_AFTER_JOIN, t);
+    return me->result;
+}
+
+/* The same where a cancel may end it. */
+static CL_NOINLINE int sleep_in_join_in_scope(struct cl_kthread *k, struct cl_uthread *t)
+{
+    struct cl_uthread *me = k->current;
+    struct cl_waiter w;
+    cl_waiter_init(&w, me, &me->join_guard);
+    w.joins = t;
+    int rc = cl_wait_register(&w);
+    if (rc)
+        return rc;
+    cl_spin_lock(&me->join_guard);
+    if (w.cancelled) {
+        cl_spin_unlock(&me->join_guard);
+        rc = -ECANCELED;
+    } else {
+        me->in_scope = CL_JOIN_IN_SCOPE;
+        rc = sleep_in_join(k, t);
+        me->in_scope = 0;
+    }
     cl_wait_end(&w);
-    return w.result ? w.result : me->result;
+    return w.result ? w.result : rc;
 }
 
 bool cl_join_withdraw(struct cl_waiter *w)
@@ -390,8 +409,8 @@ int cl_uthread_join(cl_uthread_id id)
     } else if (join != 0) {
         return -EINVAL;
     } else {
-        int rc = sleep_in_join(k, t);
-        if (rc)
+        int rc = cl_may_be_cancelled(k->current) ? sleep_in_join_in_scope(k, t) : sleep_in_join(k, t);
+        if (cl_unlikely(rc))
             return rc;
         k = cl_kthread_self();
     }

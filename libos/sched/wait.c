@@ -84,12 +84,13 @@ int cl_wait_sleep(struct cl_kthread *k, uint64_t deadline_ns)
 {
     struct cl_wait_list alone = {0};
     struct cl_spin guard = {0};
-    struct cl_waiter w = {.t = k->current};
-    int rc = cl_wait_begin(&w, &guard);
+    struct cl_waiter w;
+    int rc = cl_wait_begin(&w, k->current, &guard);
     if (rc == 0) {
         cl_spin_lock(&guard);
         cl_wait_push(&alone, &w, false);
         rc = w.cancelled ? -ECANCELED : arm(k, &w, cl_wait_sleep_over, deadline_ns);
+        bool armed = rc == 0;
         /* Relaxed: either it was set before we had the heap's lock, or cl_timers_end_sleeps finds the timer. */
         if (rc == 0 && cl_unlikely(cl_load_relaxed(&k->sched->stopping)))
             rc = -ESHUTDOWN;
@@ -100,7 +101,8 @@ int cl_wait_sleep(struct cl_kthread *k, uint64_t deadline_ns)
             cl_wait_remove(&w);
             cl_spin_unlock(&guard);
         }
-        cl_wait_disarm(&w);
+        if (armed)
+            cl_wait_disarm(&w);
         cl_wait_end(&w);
         if (rc == 0)
             rc = w.result != -ETIMEDOUT ? w.result : w.timer.deadline_ns == deadline_ns ? 0 : -ESHUTDOWN;

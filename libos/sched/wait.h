@@ -65,10 +65,29 @@ static inline struct cl_waiter *cl_wait_pop(struct cl_wait_list *l)
 int cl_wait_register(struct cl_waiter *w);
 void cl_wait_unregister(struct cl_waiter *w);
 
-static inline int cl_wait_begin(struct cl_waiter *w, struct cl_spin *guard)
+/* Field by field: an initializer would write the timer, too, which is more than all the rest, and has its own. */
+static inline void cl_waiter_init(struct cl_waiter *w, struct cl_uthread *t, struct cl_spin *guard)
 {
+    w->t = t;
+    w->list = NULL;
     w->guard = guard;
-    return cl_unlikely(w->t->scope && !w->t->shields) ? cl_wait_register(w) : 0;
+    w->joins = NULL;
+    w->result = 0;
+    w->lost = 0;
+    w->given = w->registered = w->cancelled = false;
+}
+
+/* Whether a cancel is to find what t waits for. */
+static inline bool cl_may_be_cancelled(const struct cl_uthread *t)
+{
+    return cl_unlikely(t->scope != NULL) && !t->shields;
+}
+
+/* Fills in w, for t, which is the caller. */
+static inline int cl_wait_begin(struct cl_waiter *w, struct cl_uthread *t, struct cl_spin *guard)
+{
+    cl_waiter_init(w, t, guard);
+    return cl_may_be_cancelled(t) ? cl_wait_register(w) : 0;
 }
 
 /* After it, without the guard. No cancel touches w any more. */

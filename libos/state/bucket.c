@@ -71,7 +71,8 @@ int64_t cl_token_bucket_take_at(struct cl_token_bucket *b, uint64_t n, uint64_t 
 
 int64_t cl_token_bucket_take(struct cl_token_bucket *b, uint64_t n)
 {
-    return cl_token_bucket_take_at(b, n, (uint64_t)cl_monotonic_raw_ns());
+    const struct cl_sched *s = cl_sched_self();
+    return cl_token_bucket_take_at(b, n, s ? cl_sched_now_ns(s) : (uint64_t)cl_clock_ns(cl_clock_default()));
 }
 
 uint64_t cl_token_bucket_taken(const struct cl_token_bucket *b)

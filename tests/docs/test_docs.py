@@ -8,6 +8,8 @@ Fenced blocks, in the order of the page, in one folder of the test's own:
     ```sh needs=gdb            the same, left out where there is no such program
     <!-- not run: REASON -->   above a block: it is not run, for this reason
 
+A comment in capitals behind a command of a script that is run is what the command prints: `# VALUE x, END`.
+
 Background processes of a page are ended after it. Other fenced blocks (```text, indented code) are only read.
 """
 
@@ -28,6 +30,7 @@ from cltest.simulator import compile_lab_once
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"(?:<!-- not run: (?P<why>.+?) -->\n)?^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S)
+ANSWER = re.compile(r"\S +# ([A-Z]{2}.*)$", re.M)
 RUN = re.compile(r"sh(?: needs=(?P<needs>\S+))?")  # info of a block that is run
 
 
@@ -63,6 +66,13 @@ def script(page: Path) -> str:
             continue
         parts.append(re.sub(r"\bsudo (-E )?", "", block.body))
     return "\n".join(parts)
+
+
+def answers(page: Path) -> list[str]:
+    """What the page says that its scripts print, of those that are run."""
+    run = script(page)
+    scripts = [b.body for b in blocks(page) if b.file and b.file.endswith(".sh") and b.file in run]
+    return [part for text in scripts for said in ANSWER.findall(text) for part in said.split(", ")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -173,3 +183,6 @@ def test_commands_of_the_page_work(page: Path, tmp_path: Path, request: pytest.F
     assert code == 0, out
     assert len(up.findall(out)) == wanted, out
     assert "Traceback" not in out
+    lines = iter(line.strip() for line in out.splitlines())
+    for answer in answers(page):
+        assert answer in lines, f"{answer} is not printed, or not in its place:\n{out}"

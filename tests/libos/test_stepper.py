@@ -17,6 +17,7 @@ from corelane.drivers.nic.link.wire import Wire
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import mac_to_bytes
 from corelane.drivers.nic.pcap import PcapNic
+from corelane.libos.numba.calls import bucket_take
 from corelane.runtime.clock import VirtualClock
 from corelane.runtime.errors import CorelaneError
 
@@ -83,6 +84,24 @@ def test_ten_idle_minutes_take_no_time(hosts):
     stepper.run(600.0)
     assert clock.now_ns() == VirtualClock.START_NS + 600 * 10**9
     assert [at - VirtualClock.START_NS for at in calls] == [i * 30 * 10**9 for i in range(1, 21)]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_token_bucket_fills_by_the_clock_of_who_takes(hosts, compiled: bool) -> None:
+    """A token each 10 ms, and somebody who asks each 3 ms: each fourth time there is one."""
+    _, stepper, one, _, _ = hosts()
+    bucket = libos.TokenBucket(per_second=100, burst=1)
+
+    def compiled_taker() -> None:
+        bucket_take(address, 1)
+
+    def taker() -> None:
+        bucket.take()
+
+    address = bucket.address
+    one.bind(libos.every(ms=3.0, compiled=compiled)(compiled_taker if compiled else taker))
+    stepper.run(12.0)
+    assert bucket.counters == {"taken": 1000, "refused": 3000}
 
 
 def test_a_python_handler_answers_over_a_wire_when_it_is_due():

@@ -2,8 +2,8 @@
  * All calls may be made by any thread, and never wait: none holds anything across a call.
  *
  * What they cost. A sharded counter: an add to a cache line of the caller's kthread, which no other one writes; reading
- * sums all lines. A token bucket: a compare-and-swap of one word, and an atomic add that counts it. An LRU table: a keyed hash, and a spinlock of one of
- * its shards while a key is compared and a value copied. */
+ * sums all lines. A token bucket: a compare-and-swap of one word, and an atomic add that counts it. An LRU table: a
+ * keyed hash, and a spinlock of one of its shards while a key is compared and a value copied. */
 #ifndef CORELANE_LIBOS_STATE_H
 #define CORELANE_LIBOS_STATE_H
 
@@ -32,7 +32,8 @@ CL_API void cl_token_bucket_delete(struct cl_token_bucket *b);
  * only as far as the bucket goes. 0: they are taken. > 0: none is, and in so many ns they will be there, if nobody
  * takes others. -EINVAL: n is more than burst. */
 CL_API int64_t cl_token_bucket_take_at(struct cl_token_bucket *b, uint64_t n, uint64_t now_ns);
-/* The same now: cl_monotonic_raw_ns, the machine's time. */
+/* The same now: cl_sched_now_ns of the caller's scheduler; elsewhere the machine's time, which that is, too, but by a
+ * virtual clock. */
 CL_API int64_t cl_token_bucket_take(struct cl_token_bucket *b, uint64_t n);
 /* Tokens that were taken; requests for them that were refused. */
 CL_API uint64_t cl_token_bucket_taken(const struct cl_token_bucket *b);

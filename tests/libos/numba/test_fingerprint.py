@@ -157,6 +157,18 @@ FAMILY = {
         {"served.py": "@numba.njit\ndef f(n=1): return n\n" + HANDLER.format("f()")},
         {"served.py": "@numba.njit\ndef f(n=2): return n\n" + HANDLER.format("f()")},
     ),
+    "a function that has an address": (
+        {"served.py": "@numba.cfunc('int64()')\ndef f(): return 1\n" + HANDLER.format("f()")},
+        {"served.py": "@numba.cfunc('int64()')\ndef f(): return 2\n" + HANDLER.format("f()")},
+    ),
+    "the type of a function that has an address": (
+        {"served.py": "@numba.cfunc('uint8(uint8)')\ndef f(n): return n + 200\n" + HANDLER.format("f(100)")},
+        {"served.py": "@numba.cfunc('int64(int64)')\ndef f(n): return n + 200\n" + HANDLER.format("f(100)")},
+    ),
+    "the order of an array's elements": (
+        {"served.py": "N = np.zeros((2, 3))\n" + HANDLER.format("N.ravel(order='A')[1]")},
+        {"served.py": "N = np.zeros((2, 3), order='F')\n" + HANDLER.format("N.ravel(order='A')[1]")},
+    ),
     "an array": (
         {"served.py": "N = np.arange(3)\n" + HANDLER.format("N[1]")},
         {"served.py": "N = np.arange(3) * 2\n" + HANDLER.format("N[1]")},

@@ -233,10 +233,55 @@ static void two_schedulers(void)
     sched_stop_clean(b);
 }
 
+static unsigned polls;
+
+static unsigned nothing_polled(void *arg, unsigned self, unsigned queue)
+{
+    (void)arg, (void)self, (void)queue;
+    polls++;
+    return 0;
+}
+
+static unsigned nothing_pending(void *arg, unsigned queue)
+{
+    (void)arg, (void)queue;
+    return 0;
+}
+
+static bool nothing_ready(void *arg, unsigned queue)
+{
+    (void)arg, (void)queue;
+    return false;
+}
+
+static void nothing_run(void *arg, unsigned self)
+{
+    (void)arg, (void)self;
+}
+
+/* One that polls looks twice in a turn for nothing; one that sleeps looks once. */
+static void looks_of_a_turn(void)
+{
+    struct cl_work_source source = {
+        .poll = nothing_polled, .ready = nothing_ready, .pending = nothing_pending, .run = nothing_run};
+    struct cl_sched_config given = config;
+    config.source = &source;
+    config.n_kthreads = 1; /* siblings poll its queue, too */
+    struct cl_sched *s = started(1);
+    adopt(s, 0);
+    polls = 0;
+    CHECK_EQ(cl_kthread_turn(s, 0), config.poll == CL_SCHED_SPIN);
+    CHECK_EQ(polls, config.poll == CL_SCHED_SPIN ? 2 : 1);
+    sched_stop_clean(s);
+    config = given;
+}
+
 int main(int argc, char **argv)
 {
     config = config_from(argc, argv);
     contract();
+    if (config.poll != CL_SCHED_ADAPTIVE)
+        looks_of_a_turn();
     if (config.n_kthreads == 1 &&
         config.poll != CL_SCHED_SPIN) { /* siblings would take some of it; spin never sleeps */
         descriptor();
