@@ -31,7 +31,7 @@ struct cl_tcp_reflector {
     struct cl_nic *nic;
     pthread_t thread;
     bool takes, keeps;
-    uint32_t stop; /* writer: cl_tcp_reflector_stop; reader: the thread. Relaxed: it guards nothing */
+    uint32_t stop;                   /* writer: cl_tcp_reflector_stop; reader: the thread. Relaxed: it guards nothing */
     uint8_t user[CL_CACHELINE * 32]; /* where it keeps data: a frame's is less */
 };
 
