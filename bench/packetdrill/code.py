@@ -97,17 +97,26 @@ def needs(text: str) -> list[str]:
 
 def fields(text: str) -> set[str]:
     """The names that the code reads and does not set itself: of TCP_INFO, if nothing is wrong."""
-    names = [node for node in ast.walk(_parsed(text)) if isinstance(node, ast.Name)]
-    ours = {n.id for n in names if isinstance(n.ctx, ast.Store)} | CONSTANTS.keys() | _FUNCTIONS.keys() | {"print"}
-    return {n.id for n in names} - ours
+    names = {node.id for node in ast.walk(_parsed(text)) if isinstance(node, ast.Name)}
+    return names - assigned(text) - CONSTANTS.keys() - _FUNCTIONS.keys() - {"print"}
 
 
-def run(text: str, info: Mapping[str, int]) -> str | None:
-    """What failed, in words, or None. info: tcpi_... to value. Raises NotSupported for names that are not there."""
+def assigned(text: str) -> set[str]:
+    """The names that the code sets."""
+    return {n.id for n in ast.walk(_parsed(text)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def run(text: str, info: Mapping[str, int], kept: dict[str, Any] | None = None) -> str | None:
+    """What failed, in words, or None. info: tcpi_... to value. kept: what the script's code has set so far, and sets.
+    Raises NotSupported for names that are not there."""
+    kept = {} if kept is None else kept
+    names = {**CONSTANTS, **kept, **info}
     try:
-        return _run(text, {**CONSTANTS, **info})
+        wrong = _run(text, names)
     except RecursionError:
         raise NotSupported("code that is nested so deep") from None
+    kept |= {name: names[name] for name in assigned(text) if name in names}
+    return wrong
 
 
 def _run(text: str, names: dict[str, Any]) -> str | None:

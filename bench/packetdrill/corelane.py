@@ -78,7 +78,7 @@ class CorelaneStack:
 
     def __init__(self, settings: Settings) -> None:
         out = ffi.new("struct cl_tcp_host **")
-        mtu = settings.mss + 40 if settings.mss else settings.mtu
+        mtu = settings.mtu
         if mtu < _LEAST_MTU:
             raise NotSupported(f"an MTU of {mtu}")
         if lib.cl_tcp_host_new(ipv4_to_int(settings.local_ip), mtu, _START_NS, out):

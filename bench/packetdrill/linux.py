@@ -89,8 +89,7 @@ class LinuxStack:
     def _address(self, settings: Settings) -> None:
         ip = self._space.ip
         ip("address", "add", f"{settings.local_ip}/16", "dev", _DEVICE)
-        mtu = settings.mss + 40 if settings.mss else settings.mtu
-        ip("link", "set", _DEVICE, "mtu", str(mtu), "txqueuelen", "10000", "up")
+        ip("link", "set", _DEVICE, "mtu", str(settings.mtu), "txqueuelen", "10000", "up")
         ip("route", "add", f"{settings.remote_ip.rpartition('.')[0]}.0/24", "dev", _DEVICE)
 
     # --- the wire and the clock ---

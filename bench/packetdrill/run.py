@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from . import calls, code, commands, compare, text, wire
 from . import model as m
@@ -70,6 +71,7 @@ class _Waiting:
 def needs(script: m.Script, stack: Stack) -> list[tuple[int, str]]:
     """(line, what) of all that a script needs and the stack or the runner lacks."""
     out: list[tuple[int, str]] = []
+    known = set(stack.info_fields)
     for event in script.events:
         match event.action:
             case m.TcpPacket(direction=m.OUT) as packet:
@@ -83,8 +85,9 @@ def needs(script: m.Script, stack: Stack) -> list[tuple[int, str]]:
                 lacks = code.needs(source)
                 out += [(event.line, what) for what in lacks]
                 if not lacks:
-                    unknown = sorted(code.fields(source) - stack.info_fields)
+                    unknown = sorted(code.fields(source) - known)
                     out += [(event.line, f"the field {name} of TCP_INFO") for name in unknown]
+                    known |= code.assigned(source)
             case m.Command(source):
                 out += [(event.line, what) for what in _command_needs(source)]
     return out
@@ -118,6 +121,7 @@ class _Run:
         self._waiting: list[_Waiting] = []
         self._queues: dict[int, deque[tuple[int, wire.Segment | wire.Datagram | wire.Message]]] = {}
         self._begin_us = 0  # of the script, by the stack's clock
+        self._set_by_code: dict[str, Any] = {}
         self._last_us = 0  # the event before, by the script's
         self._result = Result()
 
@@ -246,9 +250,9 @@ class _Run:
         fd = self._world.current_fd
         handle = self._world.handles.get(fd) if fd is not None else None
         info = {} if handle is None else self._stack.info(handle)
-        if handle is None and code.fields(source):
+        if handle is None and code.fields(source) - self._set_by_code.keys():
             raise _Failed("there is no socket whose TCP_INFO could be read")
-        wrong = code.run(source, info)
+        wrong = code.run(source, info, self._set_by_code)
         if wrong:
             raise _Failed(wrong)
 

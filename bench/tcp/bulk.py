@@ -25,6 +25,7 @@ GBPS, OVER = "tcp.bulk_gbps", "tcp.bulk_over_veth"
 FIGURES = (GBPS, OVER)
 IN, OUT, ATTACHED = "bulk to us, memory", "bulk from us, memory", "bulk to us, attached"
 FLOOR, XDP_FLOOR = "bulk to a reflector, memory", "bulk to a reflector, AF_XDP"
+KEPT = "bulk to a reflector that keeps it, memory"
 XDP_IN, XDP_OUT = "bulk to us, AF_XDP", "bulk from us, AF_XDP"
 LINUX = "bulk, Linux to Linux, veth"
 ROUNDS = 5
@@ -42,6 +43,7 @@ def measure(session: Session, seconds: float) -> None:
             OUT: partial(over, memory, "receive"),
             ATTACHED: partial(attached, cores),
             FLOOR: partial(to_floor, cores),
+            KEPT: partial(to_floor, cores, keeps=True),
         }
         if why := netns.missing():
             for name in (XDP_IN, XDP_OUT, XDP_FLOOR, LINUX):
@@ -83,9 +85,11 @@ def attached(cores: tuple[int, int], seconds: float) -> dict[str, float]:
         return carried(load, "send", seconds)
 
 
-def to_floor(cores: tuple[int, int], seconds: float) -> dict[str, float]:
-    """To a reflector that takes: what client and NIC carry, whatever TCP does."""
-    with links.floor(cores, "send") as floor, Reflector(floor.server_end, cpu=floor.cpu, takes=True):
+def to_floor(cores: tuple[int, int], seconds: float, *, keeps: bool = False) -> dict[str, float]:
+    """To a reflector that takes: what client and NIC carry, whatever TCP does. keeps: and sums and copies data, which
+    has to come from the client's core then, as its buffers have to go back to it."""
+    reflector = partial(Reflector, takes=True, keeps=keeps)
+    with links.floor(cores, "send") as floor, reflector(floor.server_end, cpu=floor.cpu):
         return carried(floor.load, "send", seconds)
 
 
@@ -114,6 +118,7 @@ def _report(session: Session, found: dict[str, list[dict[str, float]]]) -> None:
         session.arm(name, n=len(rows), gbps=statistics.median(gbps[name]), runs=gbps[name], **odd)
     medians = {name: statistics.median(values) for name, values in gbps.items()}
     others = {"sent by us": OUT, "attached": ATTACHED, "bound: a reflector of segments": FLOOR}
+    others |= {"bound: a reflector that sums and copies": KEPT}
     others |= {"AF_XDP, to us": XDP_IN, "AF_XDP, by us": XDP_OUT, "AF_XDP, bound: a reflector of segments": XDP_FLOOR}
     beside = {told: medians[name] for told, name in others.items() if name in medians}
     session.figure(GBPS, medians[IN], runs=gbps[IN], beside=beside)

@@ -3,6 +3,7 @@
 
 #include "../harness/pinned.h"
 #include "../harness/send.h"
+#include "../../runtime/csum_copy.h"
 #include "../../runtime/net.h"
 
 #include <stdlib.h>
@@ -29,8 +30,9 @@ _Static_assert(sizeof(struct head) == PLAIN_BYTES, "as on the wire");
 struct cl_tcp_reflector {
     struct cl_nic *nic;
     pthread_t thread;
-    bool takes;
-    uint32_t stop; /* writer: cl_tcp_reflector_stop; reader: the thread. Relaxed: it guards nothing */
+    bool takes, keeps;
+    uint32_t stop;                   /* writer: cl_tcp_reflector_stop; reader: the thread. Relaxed: it guards nothing */
+    uint8_t user[CL_CACHELINE * 32]; /* where it keeps data: a frame's is less */
 };
 
 static void turn_addresses(struct head *h)
@@ -55,8 +57,24 @@ static void turn_times(uint8_t *options, uint32_t bytes, bool syn)
         cl_put32(options + at + 8, cl_get32(options + at + 4));
 }
 
+/* It is next: the lines behind those that its NIC has sent for. */
+static void fetch(const struct cl_frame *f)
+{
+    for (uint32_t i = CL_PREFETCH_BYTES; i < f->len; i += CL_CACHELINE)
+        cl_prefetch(f->data + i);
+}
+
+/* Sum and copy the data of a segment. False: it is damaged. */
+static bool keep(struct cl_tcp_reflector *r, const struct head *h, uint32_t header, uint32_t len)
+{
+    uint64_t sum = cl_csum_pseudo(h->ip.src_be, h->ip.dst_be, CL_IPPROTO_TCP, (uint16_t)(header + len));
+    sum = cl_csum_add(sum, &h->src_be, header);
+    const uint8_t *data = (const uint8_t *)&h->src_be + header;
+    return len <= sizeof r->user && cl_csum_finish(cl_csum_copy(sum, r->user, data, len)) == 0;
+}
+
 /* Make the answer of a segment, in its place. False: there is none. */
-static bool turn(const struct cl_tcp_reflector *r, struct cl_frame *f, bool last)
+static bool turn(struct cl_tcp_reflector *r, struct cl_frame *f, bool last)
 {
     struct head *h = (struct head *)f->data;
     if (f->len < PLAIN_BYTES || h->eth.type_be != cl_be16(CL_ETHERTYPE_IPV4) || h->ip.proto != CL_IPPROTO_TCP)
@@ -66,6 +84,8 @@ static bool turn(const struct cl_tcp_reflector *r, struct cl_frame *f, bool last
     if (total + CL_ETH_HLEN > f->len || header < 20 || head > total)
         return false;
     uint32_t len = total - head, seq_be = h->seq_be;
+    if (r->keeps && !keep(r, h, header, len))
+        return false;
     if ((flags & RST) || (!len && !(flags & (SYN | FIN))) || (r->takes && len && !last))
         return false;
     bool syn = flags & SYN;
@@ -96,6 +116,8 @@ static void *reflector_main(void *arg)
     while (!cl_load_relaxed(&r->stop)) {
         unsigned got = ops->rx_burst(r->nic, 0, frames, CL_NIC_BURST), kept = 0;
         for (unsigned i = 0; i < got; i++) {
+            if (r->keeps && i + 1 < got)
+                fetch(&frames[i + 1]);
             if (turn(r, &frames[i], i + 1 == got))
                 frames[kept++] = frames[i];
             else
@@ -106,7 +128,7 @@ static void *reflector_main(void *arg)
     return NULL;
 }
 
-int cl_tcp_reflector_start(struct cl_nic *nic, int cpu, uint32_t takes, struct cl_tcp_reflector **out, char *err)
+int cl_tcp_reflector_start(struct cl_nic *nic, int cpu, uint32_t data, struct cl_tcp_reflector **out, char *err)
 {
     struct cl_tcp_reflector *r = calloc(1, sizeof *r);
     if (!r) {
@@ -114,7 +136,8 @@ int cl_tcp_reflector_start(struct cl_nic *nic, int cpu, uint32_t takes, struct c
         return -ENOMEM;
     }
     r->nic = nic;
-    r->takes = takes;
+    r->takes = data != CL_REFLECTOR_RETURNS;
+    r->keeps = data == CL_REFLECTOR_KEEPS;
     int rc = cl_bench_start_pinned(&r->thread, cpu, reflector_main, r, err);
     if (rc)
         free(r);

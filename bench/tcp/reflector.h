@@ -1,7 +1,8 @@
 /* The floor of a TCP server: it answers a segment from what stands in it, and keeps nothing of any connection.
  *
  *   SYN     SYN and acknowledgement: the options are the peer's own, turned round
- *   data    the same data, and its acknowledgement; or, if it takes, the acknowledgement alone, one for a burst
+ *   data    the same data, and its acknowledgement; or, if it takes, the acknowledgement alone, one for a burst. If it
+ *           keeps what it takes it sums and copies it first, as whoever hands data to a user has to
  *   FIN     FIN and acknowledgement
  *   others  nothing
  *
@@ -16,9 +17,11 @@
 // cffi: begin
 struct cl_tcp_reflector;
 
-/* takes: answer data by its acknowledgement alone. The NIC stays the caller's. -errno, the reason in err[256]. */
-CL_API int cl_tcp_reflector_start(struct cl_nic *nic, int cpu, uint32_t takes, struct cl_tcp_reflector **out,
-                                  char *err);
+/* What it does with data. */
+enum { CL_REFLECTOR_RETURNS, CL_REFLECTOR_TAKES, CL_REFLECTOR_KEEPS };
+
+/* data: one of these. The NIC stays the caller's. -errno, the reason in err[256]. */
+CL_API int cl_tcp_reflector_start(struct cl_nic *nic, int cpu, uint32_t data, struct cl_tcp_reflector **out, char *err);
 CL_API void cl_tcp_reflector_stop(struct cl_tcp_reflector *r);
 // cffi: end
 

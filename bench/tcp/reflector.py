@@ -13,14 +13,15 @@ from .._native import ffi, lib
 
 
 class Reflector(Closing):
-    """Answers from construction to `close`, and spins. takes: data is acknowledged, and not sent back. Raises
-    CorelaneError if its thread cannot start."""
+    """Answers from construction to `close`, and spins. takes: data is acknowledged, and not sent back; keeps:
+    and summed and copied before. Raises CorelaneError if its thread cannot start."""
 
-    def __init__(self, nic: Nic, *, cpu: int, takes: bool = False) -> None:
+    def __init__(self, nic: Nic, *, cpu: int, takes: bool = False, keeps: bool = False) -> None:
         self._ptr = ffi.NULL
+        data = lib.CL_REFLECTOR_KEEPS if keeps else lib.CL_REFLECTOR_TAKES if takes else lib.CL_REFLECTOR_RETURNS
         out, err = ffi.new("struct cl_tcp_reflector **"), ffi.new("char[256]")
         check(
-            lib.cl_tcp_reflector_start(ffi.cast("struct cl_nic *", nic.ptr), cpu, takes, out, err),
+            lib.cl_tcp_reflector_start(ffi.cast("struct cl_nic *", nic.ptr), cpu, data, out, err),
             "start a reflector",
             err,
         )

@@ -286,6 +286,13 @@ static bool emit_one(struct cl_tcpload *load, struct conn *c, struct cl_frame *f
     return true;
 }
 
+/* It is written next, to its end: whoever received from that buffer last has its lines. */
+static void fetch(const struct conn *c, const struct cl_frame *frame)
+{
+    for (uint32_t i = 0; i < (uint32_t)c->mss + CL_CACHELINE; i += CL_CACHELINE)
+        cl_prefetch_write(frame->data + i);
+}
+
 unsigned cl_tcpload_emit(struct cl_tcpload *load, struct conn *c, struct cl_frame *frames, unsigned n)
 {
     unsigned k = 0;
@@ -300,8 +307,12 @@ unsigned cl_tcpload_emit(struct cl_tcpload *load, struct conn *c, struct cl_fram
     }
     if (c->state == CLOSED)
         return 0;
-    while (k < n && emit_one(load, c, &frames[k]))
-        k++;
+    for (; k < n; k++) {
+        if ((c->flags & ENDLESS) && k + 1 < n)
+            fetch(c, &frames[k + 1]);
+        if (!emit_one(load, c, &frames[k]))
+            break;
+    }
     if (is_over(c) && !(c->flags & NOW))
         forget(load, c);
     return k;

@@ -13,9 +13,9 @@ static inline struct cl_tcp_buffer *cl_tcp_buffer(struct cl_tcp_conn *c, unsigne
 }
 
 /* Whether it has as much of the pool as one connection may: more than a chunk, and more than CL_TCP_SHARE times what
- * is left of the pool's first half. So one alone may have four fifths of that half. The other half is for those that hold next to nothing: whoever reads nothing cannot
- * keep them from being served, unless there are as many of him as half of the pool has chunks. A share of what is left,
- * not a fixed one: few may have much (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+ * is left of the pool's first half. So one alone may have four fifths of that half. The other half is for those that hold
+ * next to nothing: whoever reads nothing cannot keep them from being served, unless there are as many of him as half of
+ * the pool has chunks. A share of what is left, not a fixed one: few may have much (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
  * switches", IEEE/ACM Transactions on Networking 6(2), 1998). */
 bool cl_tcp_has_its_share(const struct cl_tcp_conn *c);
 /* A chunk for it, or NULL: the pool is used up, and the connection is told so. */

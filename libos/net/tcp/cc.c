@@ -50,7 +50,10 @@ static uint32_t slow_start(struct cl_tcp_cc *cc, uint32_t acked)
 {
     uint32_t grow = cl_min(acked, cc->threshold - cc->window);
     cc->window += grow;
-    return cc->window < cc->threshold ? 0 : acked - grow;
+    if (cc->window < cc->threshold)
+        return 0;
+    cc->acked = 0;
+    return acked - grow;
 }
 
 void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool recovering)
@@ -84,6 +87,7 @@ void cl_tcp_cc_undo(struct cl_tcp_cc *cc)
     cc->window = cl_max(cc->window, cc->before);
     cc->threshold = cl_max(cc->threshold, cc->threshold_before);
     cc->threshold_before = 0;
+    cc->acked = 0;
     rules[cc->rule]->undo(cc);
 }
 

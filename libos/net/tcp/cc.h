@@ -49,7 +49,10 @@ struct cl_tcp_cc {
     uint16_t mss;       /* bytes of data in a full segment */
     uint8_t rule;       /* its number; see cl_tcp_cc_ops */
     bool watches;       /* the rule's: `saw` has something to note now */
-    uint32_t acked;     /* newreno and slow start: bytes not yet turned into growth */
+    union {
+        uint32_t acked; /* newreno, behind slow start: bytes not yet turned into growth */
+        uint32_t most;  /* in slow start: bytes that were under way at once, since it began */
+    };
     /* Before the last fall (cwnd_prior). threshold_before 0: that fall was right, or not for a loss. */
     uint32_t before, threshold_before;
     union {
@@ -82,6 +85,15 @@ void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint3
 void cl_tcp_cc_choose(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops);
 /* An acknowledgement came. recovering: the window is PRR's, or does not grow since an echo of a mark came. */
 void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool recovering);
+/* Whether the window and not the application held back what was under way before an acknowledgement (RFC 7661, section
+ * 4.2): half of the window or more; in slow start what a window of that size may grow to in a round trip. */
+static inline bool cl_tcp_cc_limited(struct cl_tcp_cc *cc, uint32_t flight)
+{
+    if (cc->window >= cc->threshold)
+        return 2 * (uint64_t)flight >= cc->window;
+    cc->most = cl_max(cc->most, flight);
+    return 2 * (uint64_t)cc->most > cc->window;
+}
 /* Whether an acknowledgement outside of recovery changes nothing: the application held sending back. */
 static inline bool cl_tcp_cc_rests(const struct cl_tcp_cc *cc, bool limited)
 {

@@ -50,8 +50,9 @@
  *
  * Implemented
  *   RFC 9293   the state machine with simultaneous open and close, half-close; MSS (3.7.1); Nagle (3.7.4; as Minshall
- *              has it, by the last small segment) and its off switch; what is held on purpose (output.c); silly window avoidance on both sides (3.8.6.2); window management and zero-window probes
- *              (3.8.6.1; a probe is an old sequence number without data, as Linux sends it, so that nothing can be
+ *              has it, by the last small segment) and its off switch; what is held on purpose (output.c); silly window
+ *              avoidance on both sides (3.8.6.2); window management; a FIN at a closed window is taken; zero-window
+ *              probes (3.8.6.1; a probe is an old sequence number without data, as Linux sends it, so that nothing can be
  *              taken back; which window is newer the acknowledgement tells first: ack.c); delayed acknowledgements
  *              (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out of the user (3.8.3, also as RFC 5482's
  *              local limit); urgent data taken as data, as RFC 6093 advises, and counted
@@ -71,6 +72,7 @@
  *   RFC 2883   DSACK adapts RACK's window (8985, section 6.2), and undoes a fall that was a mistake (3708)
  *   RFC 5682   F-RTO, with and without SACK
  *   RFC 3042   limited transmit
+ *   RFC 7661   a window grows only by what used it (cc.h)
  *   RFC 2861   a window decays while idle, and what is left of it leaves in bursts over a round trip
  *   RFC 5681   slow start, congestion avoidance; without SACK fast retransmit by the third duplicate, through cc.h
  *   RFC 6582   NewReno for peers without SACK

@@ -77,8 +77,7 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
         refuse(c);
         return;
     }
-    /* One that is longer than we take is several, put together on the way. */
-    c->rcv_mss = (uint16_t)cl_max((uint32_t)c->rcv_mss, cl_min(len, (uint32_t)c->settings->mss));
+    cl_tcp_note_length(c, len);
     if (cl_seq_before(seq, c->rcv_nxt)) { /* what comes again: the first to come was kept */
         uint32_t cut = cl_min(c->rcv_nxt - seq, len);
         c->turn->twice = (struct cl_tcp_range){seq, seq + cut};
@@ -87,7 +86,7 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
         len -= cut;
         c->flags |= CL_TCP_ACK_NOW;
     }
-    if (cl_seq_before(c->rcv_edge, seq + len + fin)) {
+    if (cl_seq_before(c->rcv_edge, seq + len)) { /* a FIN right behind takes no room, and else it would come for ever */
         len = cl_min(len, c->rcv_edge - seq);
         fin = false;
         c->flags |= CL_TCP_ACK_NOW;

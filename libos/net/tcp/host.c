@@ -119,6 +119,7 @@ static void on_opened(struct cl_tcp_conn *c, void *arg)
     struct cl_host_socket *s = cl_container_of(c, struct cl_host_socket, conn);
     (void)arg;
     s->opened = true;
+    s->traffic.data_came_ns = s->host->turn.now_ns; /* as Linux, where nothing came it is since then */
     s->connecting = false;
     if (c->flags & CL_TCP_PASSIVE) {
         s->waits = true;

@@ -128,9 +128,9 @@ static bool synchronized(struct cl_tcp_conn *c, struct arrival *a)
         cl_count(&c->turn->counts->dropped_flags, 1);
         return false;
     }
-    note_times(c, a);
     if (!cl_tcp_take_ack(c, a->s, a->seq))
         return false;
+    note_times(c, a); /* only now: who knows no number that was sent could set a time that PAWS refuses all others by */
     if ((a->flags & CL_TCPF_URG) && a->s->urgent)
         cl_count(&c->turn->counts->urgent, 1);
     cl_tcp_ecn_came(c, a->s);
@@ -217,8 +217,7 @@ static inline void take_expected(struct cl_tcp_conn *c, const struct arrival *a)
 {
     note_times(c, a);
     take_expected_ack(c, a->s);
-    if (a->s->len > c->rcv_mss)
-        c->rcv_mss = a->s->len;
+    cl_tcp_note_length(c, a->s->len);
     (void)cl_tcp_take_next(c, a->data, a->s->len);
 }
 

@@ -229,6 +229,13 @@ static inline uint32_t cl_tcp_offer(struct cl_tcp_conn *c, const uint8_t *data, 
     return cl_tcp_call_data(c, data, len);
 }
 
+/* Data came. What is longer than we take is several segments, put together on the way. */
+static inline void cl_tcp_note_length(struct cl_tcp_conn *c, uint32_t len)
+{
+    if (cl_unlikely(len > c->rcv_mss))
+        c->rcv_mss = (uint16_t)cl_max((uint32_t)c->rcv_mss, cl_min(len, (uint32_t)c->settings->mss));
+}
+
 /* Something in order has come (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2). */
 static inline void cl_tcp_schedule_ack(struct cl_tcp_conn *c)
 {

@@ -65,9 +65,16 @@ void cl_tcp_watch_sent(struct cl_tcp_conn *c, bool again)
     arm(c, pto_ns);
 }
 
+/* An acknowledgement of nothing new leaves the timer alone (RFC 8985, section 7.2): a probe is due when it was. In a
+ * recovery it tells that something goes on. */
+static bool probes_as_before(const struct cl_tcp_conn *c)
+{
+    uint32_t what = c->flags & (CL_TCP_PROBING | CL_TCP_REORDERING);
+    return !what || (what == CL_TCP_PROBING && !(c->flags & CL_TCP_RECOVERING) && probe_ns(c));
+}
+
 void cl_tcp_watch_acked(struct cl_tcp_conn *c, bool moved, uint64_t reorder_ns)
 {
-    bool other = c->flags & (CL_TCP_PROBING | CL_TCP_REORDERING);
     bool running = c->due_ns[CL_TCP_TIMER_RESEND] != CL_TCP_NEVER;
     if (moved)
         c->flags &= ~CL_TCP_PROBED_FIRST;
@@ -79,7 +86,7 @@ void cl_tcp_watch_acked(struct cl_tcp_conn *c, bool moved, uint64_t reorder_ns)
     } else if (reorder_ns) {
         c->flags = (c->flags & ~CL_TCP_PROBING) | CL_TCP_REORDERING;
         cl_tcp_set(c, CL_TCP_TIMER_RESEND, reorder_ns);
-    } else if (moved || other || !running) {
+    } else if (moved || !running || !probes_as_before(c)) {
         arm(c, probe_ns(c));
     }
 }

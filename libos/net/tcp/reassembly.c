@@ -126,6 +126,7 @@ static void join(struct cl_tcp_conn *c, unsigned i)
 
 uint32_t cl_tcp_aside_put(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len)
 {
+    struct cl_tcp_range twice = {0};
     uint32_t has = 0;
     if (!make(c))
         return 0;
@@ -138,7 +139,8 @@ uint32_t cl_tcp_aside_put(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *da
         if (i < r->n && cl_seq_upto(r->ranges[i].from, at)) { /* the first to come is kept */
             uint32_t again = cl_min(len - has, r->ranges[i].to - at);
             r->ranges[i].order = ++r->order;
-            c->turn->twice = (struct cl_tcp_range){at, at + again};
+            if (twice.from == twice.to) /* the first of several (RFC 2883, section 4.2) */
+                twice = (struct cl_tcp_range){at, at + again};
             has += again;
             continue;
         }
@@ -151,6 +153,8 @@ uint32_t cl_tcp_aside_put(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *da
         join(c, in);
         i = in; /* ranges behind it may have gone, or moved */
     }
+    if (twice.from != twice.to)
+        c->turn->twice = twice;
     unmake(c);
     return has;
 }

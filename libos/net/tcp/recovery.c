@@ -185,7 +185,7 @@ void cl_tcp_recovery_grow(struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                                 .marked = echoed ? acked : 0,
                                 .una = c->una,
                                 .nxt = c->nxt,
-                                .limited = 2 * (uint64_t)flight >= c->cc.window};
+                                .limited = cl_tcp_cc_limited(&c->cc, flight)};
     cl_tcp_cc_acked(&c->cc, &ack, is_fast(c) || echoed);
 }
 

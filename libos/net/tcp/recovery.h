@@ -52,7 +52,7 @@ static inline void cl_tcp_recovery_acked_all(struct cl_tcp_conn *c, const struct
     cl_tcp_rtt_sample(&c->rtt, c->turn->now_ns - c->one.sent_ns, acked < most ? 1 : acked / (2 * c->cc.mss));
     c->one.len = 0;
     c->retries = c->rtt.doublings = 0;
-    if (!cl_tcp_cc_rests(&c->cc, 2 * (uint64_t)acked >= c->cc.window))
+    if (!cl_tcp_cc_rests(&c->cc, cl_tcp_cc_limited(&c->cc, acked)))
         cl_tcp_recovery_grow(c, s, acked, acked);
     c->flags &= ~(CL_TCP_PROBED_FIRST | CL_TCP_PROBING | CL_TCP_REORDERING);
     c->due_ns[CL_TCP_TIMER_RESEND] = CL_TCP_NEVER;

@@ -251,6 +251,16 @@ def test_an_assertion_that_fails_is_a_failure():
     assert "tcpi_snd_cwnd is 10" in failure.why
 
 
+def test_what_code_sets_later_code_reads():
+    rest = "+0 %{ MOST = 10 }%\n+0 %{ assert tcpi_snd_cwnd == MOST, MOST }%\n"
+    assert tried(rest).failure is None
+    failure = tried(rest + "+0 %{ assert MOST == 9, 'most=%d' % MOST }%").failure
+    assert failure is not None
+    assert "most=10" in failure.why
+    early = parse(OPEN + "+0 %{ assert tcpi_snd_cwnd == MOST }%\n+0 %{ MOST = 10 }%\n")
+    assert [what for _, what in needs(early, Told())] == ["the field MOST of TCP_INFO"]
+
+
 def test_all_that_is_lacking_is_named_before_anything_runs():
     script = parse(
         """0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
@@ -347,5 +357,6 @@ def test_settings_come_from_the_script_and_the_command_line():
     script = parse("--tolerance_usecs=500\n--tolerance_percent=0\n--mtu=9000\n--remote_ip=192.0.2.9/24\n" + OPEN)
     assert settings(script) == Settings(500, 0.0, mtu=9000, remote_ip="192.0.2.9")
     assert settings(script, 9000).tolerance_us == 9000
+    assert settings(parse("--mss=1000\n" + OPEN)) == Settings()  # what a NIC puts together changes no MSS of ours
     with pytest.raises(NotSupported, match="--wire_client"):
         settings(parse("--wire_client\n" + OPEN))

@@ -36,9 +36,10 @@ def test_it_measures_again_and_again() -> None:
             assert point.answered == point.sent > 0
 
 
-def test_it_takes_what_never_ends() -> None:
+@pytest.mark.parametrize("keeps", [False, True])
+def test_it_takes_what_never_ends(keeps: bool) -> None:
     with links.floor(CORES, "send", limits=PATIENT) as floor:
-        with Reflector(floor.server_end, cpu=floor.cpu, takes=True):
+        with Reflector(floor.server_end, cpu=floor.cpu, takes=True, keeps=keeps):
             floor.load.run(0.0, 0.05, 0.0)
         came, went = floor.load.bytes()
     assert came == 0
