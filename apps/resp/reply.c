@@ -10,6 +10,7 @@
 #define CHUNK_BYTES 4096
 #define CHUNK_MOST 65536
 #define HEADER_ROOM 32
+#define ABORTED "EXECABORT Transaction discarded because of: "
 
 void cl_client_wake(struct cl_resp_client *c)
 {
@@ -117,6 +118,7 @@ void cl_reply_ok(struct cl_resp_client *c)
 void cl_reply_error(struct cl_resp_client *c, const char *fmt, ...)
 {
     char text[1024];
+    const char *from = text;
     va_list args;
     va_start(args, fmt);
     int n = vsnprintf(text, sizeof text, fmt, args);
@@ -128,7 +130,14 @@ void cl_reply_error(struct cl_resp_client *c, const char *fmt, ...)
     c->flags |= CL_RC_FAILED;
     c->r->stats.errors++;
     cl_reply_raw(c, "-", 1);
-    cl_reply_raw(c, text, (uint64_t)n);
+    if (c->flags & CL_RC_ABORTS) {
+        cl_reply_raw(c, ABORTED, sizeof ABORTED - 1);
+        if (n > 4 && memcmp(text, "ERR ", 4) == 0) {
+            from += 4;
+            n -= 4;
+        }
+    }
+    cl_reply_raw(c, from, (uint64_t)n);
     cl_reply_raw(c, "\r\n", 2);
 }
 

@@ -132,6 +132,7 @@ struct cl_rparser {
 #define CL_RC_FAILED 0x8000  /* the command has answered an error */
 #define CL_RC_NO_TOUCH 0x10000
 #define CL_RC_POSTPONED 0x20000 /* its next command waits for the end of a pause */
+#define CL_RC_ABORTS 0x40000    /* EXEC: an error says that the transaction is given up */
 
 struct cl_resp;
 struct cl_rcmd;
