@@ -361,6 +361,7 @@ void cl_resp_taken(struct cl_resp_client *c, uint64_t n)
     struct cl_rchain *out = &c->out;
     c->r->stats.bytes_out += n;
     out->bytes -= n;
+    cl_reply_left(c->r, n);
     cl_rdurable_taken(c, n);
     for (struct cl_rchunk *chunk; (chunk = out->first);) {
         uint64_t part = cl_min(n, (uint64_t)(chunk->len - out->taken));
@@ -428,6 +429,14 @@ uint64_t cl_resp_used(const struct cl_resp *r, uint64_t *limit)
 
 int64_t cl_resp_check(struct cl_resp *r, char err[256])
 {
+    uint64_t unread = 0;
+    for (struct cl_resp_client *c = r->clients; c; c = c->next)
+        unread += c->out.bytes;
+    if (unread != r->unread) {
+        snprintf(err, 256, "%llu bytes of replies wait, and %llu are counted", (unsigned long long)unread,
+                 (unsigned long long)r->unread);
+        return -1;
+    }
     for (uint32_t i = 0; i < CL_RESP_DATABASES; i++) {
         struct cl_rdb *db = &r->db[i];
         uint32_t n = 0, expire = 0;

@@ -23,7 +23,8 @@
 #define CL_RESP_INLINE_MOST 65536     /* bytes of an inline command, and of the count lines of another */
 #define CL_RESP_UNITS_HIGH (1u << 20) /* units that wait to be taken: above it no commands are run */
 #define CL_RESP_ELSEWHERE 128         /* bytes of what clients are told who have to go elsewhere */
-#define CL_RESP_OUT_HIGH (1u << 20)   /* replies that wait: above it a client's commands are not run */
+#define CL_RESP_OUT_HIGH (1u << 20)   /* replies that wait: so many bytes of each client always may */
+#define CL_RESP_OUT_PART 8            /* and beyond that one in so many of all memory, of all clients together */
 
 /* Types of values. */
 enum cl_rtype { CL_R_STRING = 0, CL_R_LIST, CL_R_SET, CL_R_ZSET, CL_R_HASH, CL_R_STREAM, CL_R_TYPES, CL_R_NONE };
@@ -301,6 +302,8 @@ struct cl_resp {
     uint32_t argv_room;
     uint32_t still_blocked; /* the command that is tried again finds nothing */
     char why[96];           /* the setting that was refused last was */
+    uint64_t unread;        /* bytes of replies that wait, of all clients */
+    bool crowded;           /* these were too many: who has more than CL_RESP_OUT_HIGH waits until half of them has left */
     uint64_t limit;         /* bytes that values and clients may take, whatever maxmemory says */
 };
 
