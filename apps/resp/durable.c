@@ -19,6 +19,7 @@ static void enlist(struct cl_resp_client *c)
     if (d->holding)
         d->holding->held.prev = c;
     d->holding = c;
+    d->n_holding++;
 }
 
 /* What is durable is open, and what waits behind it is next. */

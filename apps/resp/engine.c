@@ -213,6 +213,11 @@ const uint8_t *cl_resp_units(struct cl_resp *r, uint64_t *len, uint64_t *unit)
     return units;
 }
 
+uint32_t cl_resp_waiting(const struct cl_resp *r)
+{
+    return r->durable.n_holding;
+}
+
 uint64_t cl_resp_units_bytes(const struct cl_resp *r)
 {
     return r->propagation.open.len;

@@ -206,6 +206,7 @@ struct cl_rdurable {
     uint32_t replicas;              /* others that have what is durable, at least */
     uint64_t room;                  /* bytes of units that it may still take */
     struct cl_resp_client *holding; /* clients with replies that wait */
+    uint32_t n_holding;             /* how many they are */
     uint64_t refused, unanswered;   /* writes for want of room, or after a failure; clients when it failed */
     uint64_t bytes, base_bytes;     /* of the log now, and behind the last rewrite */
     uint64_t pass_bytes;            /* that this pass, or the last one, has put */

@@ -295,7 +295,7 @@ static int64_t tick(void *arg)
 }
 
 int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint32_t backlog, struct cl_log_shared *log,
-                  struct cl_resp_service **out, char err[256])
+                  uint32_t in_call, struct cl_resp_service **out, char err[256])
 {
     const struct cl_every *every;
     struct cl_runtime_info info;
@@ -309,7 +309,7 @@ int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint3
         .r = r,
         .traced = {.rt = rt, .port = port, .held_for = log ? CL_TRACE_WAITS_LOG : CL_TRACE_WAITS_COMMIT},
         .ipv4 = info.ipv4};
-    int rc = log ? cl_resp_writer_new(rt, r, &s->lock, log, &s->writer) : 0;
+    int rc = log ? cl_resp_writer_new(rt, r, &s->lock, log, in_call != 0, &s->writer) : 0;
     if (rc) {
         snprintf(err, 256, "cannot start who writes the log: %s", strerror(-rc));
         free(s);

@@ -1,5 +1,6 @@
 /* See writer.h. */
 #include "writer.h"
+#include <corelane/libos/complete.h>
 #include <corelane/libos/sched.h>
 #include <corelane/libos/uthread.h>
 #include <corelane/runtime/counter.h>
@@ -12,6 +13,10 @@
 #define LOOK_NS 20000000ull /* between looks whether the runtime stops */
 #define STEP_BYTES 65536ull /* of a rewrite that go with a batch: a write of that costs no more than a short one */
 #define MARGIN_BYTES 65536ull
+#define GATHER_NS 4000            /* a client on another core asks again within this, as a rule */
+#define CALL_MOST_NS 1000000ull   /* a disk that takes longer */
+#define REST_NS 1000000000ull     /* is left to the ring for so long, and each time twice as long, up to */
+#define REST_MOST_NS (64 * REST_NS)
 
 struct cl_resp_writer {
     struct cl_resp *r;
@@ -24,12 +29,16 @@ struct cl_resp_writer {
     uint64_t pass_index;                /* its first record */
     uint64_t since_pass;                /* bytes of units since that was */
     uint64_t under_way;                 /* bytes of units that were taken and are not durable */
+    bool in_call;                       /* writes may be made in the call */
+    uint32_t answered;                  /* clients that waited for the last of those */
+    uint64_t off_until_ns, rest_ns;     /* none until then; the last rest of that kind */
 };
 
 struct batch {
     const uint8_t *units;
     uint64_t len, unit, records;
     bool begins_pass, ends_pass;
+    bool here; /* to be written in the call */
 };
 
 static void log_sizes(struct cl_resp_writer *w, uint64_t *ring, uint64_t *free_bytes)
@@ -91,19 +100,54 @@ static bool take(struct cl_resp_writer *w, struct batch *b)
     return b->units != NULL || cl_resp_units_bytes(w->r);
 }
 
+static uint64_t now_ns(void)
+{
+    return cl_sched_now_ns(cl_sched_self());
+}
+
+static bool calls(const struct cl_resp_writer *w)
+{
+    return w->in_call && cl_sched_alone() && now_ns() >= w->off_until_ns;
+}
+
+/* With `submit`, which keeps others from it. Let those who are about to have their commands run go first, and what was
+ * answered leave: a turn of the loop at least. */
+static void gather(struct cl_resp_writer *w)
+{
+    uint64_t turn = cl_sched_turn(), grew_ns = now_ns();
+    uint32_t waiting = cl_resp_waiting(w->r), before;
+    do {
+        before = waiting;
+        while (cl_sched_turn() == turn)
+            (void)cl_uthread_yield();
+        turn = cl_sched_turn();
+        waiting = cl_resp_waiting(w->r);
+        grew_ns = waiting > before ? now_ns() : grew_ns;
+    } while (waiting < w->answered && now_ns() - grew_ns < GATHER_NS && !cl_uthread_stopping());
+}
+
 /* Takes `submit`, and keeps it. False: the runtime stops. */
 static bool next(struct cl_resp_writer *w, struct batch *b)
 {
+    bool here = false;
     *b = (struct batch){0};
     if (cl_mutex_lock(&w->submit) || cl_mutex_lock(w->lock))
         return false;
     while (!cl_uthread_stopping()) {
+        if (!here && cl_resp_units_bytes(w->r) && calls(w)) {
+            (void)cl_mutex_unlock(w->lock);
+            gather(w);
+            here = true;
+            if (cl_mutex_lock(w->lock))
+                return false;
+        }
         if (take(w, b) && b->units)
             break;
         if (!cl_resp_units_bytes(w->r))
             (void)cl_cond_wait_until(&w->work, w->lock, cl_sched_now_ns(cl_sched_self()) + LOOK_NS);
     }
     (void)cl_mutex_unlock(w->lock);
+    b->here = here;
     return b->units != NULL;
 }
 
@@ -162,12 +206,27 @@ static void finish(struct cl_resp_writer *w, const struct batch *b, int rc)
         if (b->unit > w->count.units) /* a later batch may be told of first */
             cl_count(&w->count.units, b->unit - w->count.units);
         cl_count(&w->count.bytes, b->len);
+        uint32_t waiting = cl_resp_waiting(w->r);
         cl_resp_durable(w->r, b->unit);
+        w->answered = waiting - cl_resp_waiting(w->r);
         look_at_room(w);
     }
     (void)cl_mutex_unlock(w->lock);
     if (!rc && b->ends_pass)
         (void)end_pass(w);
+}
+
+/* Wait for what was appended. */
+static int wait_for(struct cl_resp_writer *w, struct cl_log_future *last, bool here)
+{
+    uint64_t took = 0;
+    int rc = here ? cl_log_future_call(last, &took) : cl_log_future_wait(last);
+    cl_count(&w->count.in_call, took != 0);
+    if (took > CALL_MOST_NS) {
+        w->rest_ns = w->rest_ns ? cl_min(2 * w->rest_ns, REST_MOST_NS) : REST_NS;
+        w->off_until_ns = now_ns() + w->rest_ns;
+    }
+    return rc;
 }
 
 static void write_units(void *arg)
@@ -177,21 +236,25 @@ static void write_units(void *arg)
     struct batch b;
     while (next(w, &b)) {
         int rc = append(w, &b, f, &last);
-        (void)cl_mutex_unlock(&w->submit);
-        int waited = last ? cl_log_future_wait(last) : 0;
+        bool here = b.here;
+        if (!here)
+            (void)cl_mutex_unlock(&w->submit);
+        int waited = last ? wait_for(w, last, here) : 0;
+        if (here)
+            (void)cl_mutex_unlock(&w->submit);
         finish(w, &b, rc ? rc : waited);
     }
     (void)cl_mutex_unlock(&w->submit);
 }
 
 int cl_resp_writer_new(struct cl_runtime *rt, struct cl_resp *r, struct cl_mutex *lock, struct cl_log_shared *log,
-                       struct cl_resp_writer **out)
+                       bool in_call, struct cl_resp_writer **out)
 {
     struct cl_resp_writer *w = calloc(1, sizeof *w);
     uint64_t ring, free_bytes;
     if (!w)
         return -ENOMEM;
-    *w = (struct cl_resp_writer){.r = r, .lock = lock, .log = log};
+    *w = (struct cl_resp_writer){.r = r, .lock = lock, .log = log, .in_call = in_call};
     log_sizes(w, &ring, &free_bytes);
     w->since_pass = ring - free_bytes;
     cl_resp_propagate(r);
