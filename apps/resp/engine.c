@@ -218,6 +218,11 @@ uint32_t cl_resp_waiting(const struct cl_resp *r)
     return r->durable.n_holding;
 }
 
+uint32_t cl_resp_active(const struct cl_resp *r)
+{
+    return r->durable.active;
+}
+
 uint64_t cl_resp_units_bytes(const struct cl_resp *r)
 {
     return r->propagation.open.len;
@@ -226,6 +231,7 @@ uint64_t cl_resp_units_bytes(const struct cl_resp *r)
 void cl_resp_hold(struct cl_resp *r)
 {
     r->durable.on = true;
+    r->durable.write = 1;
     r->durable.unit = r->propagation.units;
     r->durable.room = UINT64_MAX;
 }

@@ -88,6 +88,7 @@ struct cl_rchain {
 struct cl_rheld {
     uint64_t open, first, first_unit, rest, rest_unit;
     uint64_t opened;                    /* portions that are open, ever */
+    uint64_t answered_by;               /* the write by which the last one was, counted in cl_rdurable */
     struct cl_resp_client *next, *prev; /* those of whom some wait */
     bool listed;
 };
@@ -207,6 +208,8 @@ struct cl_rdurable {
     uint64_t room;                  /* bytes of units that it may still take */
     struct cl_resp_client *holding; /* clients with replies that wait */
     uint32_t n_holding;             /* how many they are */
+    uint64_t write;                 /* times that some of them were answered, and 1 */
+    uint32_t answered, active;      /* clients: the last time; that time or the one before */
     uint64_t refused, unanswered;   /* writes for want of room, or after a failure; clients when it failed */
     uint64_t bytes, base_bytes;     /* of the log now, and behind the last rewrite */
     uint64_t pass_bytes;            /* that this pass, or the last one, has put */

@@ -97,6 +97,8 @@ static bool flush(struct conn *k)
             continue;
         }
         cl_resp_taken(k->client, (uint64_t)n);
+        if (k->s->writer)
+            cl_resp_writer_sent(k->s->writer);
         if ((uint64_t)n < len)
             return false;
     }

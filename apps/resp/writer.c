@@ -30,7 +30,7 @@ struct cl_resp_writer {
     uint64_t since_pass;                /* bytes of units since that was */
     uint64_t under_way;                 /* bytes of units that were taken and are not durable */
     bool in_call;                       /* writes may be made in the call */
-    uint32_t answered;                  /* clients that waited for the last of those */
+    uint64_t sent_turn;                 /* of the kthread's loop, in which something was sent to a client last */
     uint64_t off_until_ns, rest_ns;     /* none until then; the last rest of that kind */
 };
 
@@ -110,20 +110,21 @@ static bool calls(const struct cl_resp_writer *w)
     return w->in_call && cl_sched_alone() && now_ns() >= w->off_until_ns;
 }
 
-/* With `submit`, which keeps others from it. Let those who are about to have their commands run go first, and what was
- * answered leave: a turn of the loop at least. */
+/* With `submit`, which keeps others from it. Let what was answered in this turn leave, and those have their commands
+ * run who are about to. */
 static void gather(struct cl_resp_writer *w)
 {
-    uint64_t turn = cl_sched_turn(), grew_ns = now_ns();
-    uint32_t waiting = cl_resp_waiting(w->r), before;
-    do {
-        before = waiting;
-        while (cl_sched_turn() == turn)
+    uint64_t grew_ns = now_ns();
+    uint32_t waiting = cl_resp_waiting(w->r);
+    bool sends = w->sent_turn == cl_sched_turn();
+    while ((sends || waiting < cl_resp_active(w->r)) && now_ns() - grew_ns < GATHER_NS && !cl_uthread_stopping()) {
+        uint32_t before = waiting;
+        for (uint64_t turn = cl_sched_turn(); cl_sched_turn() == turn;)
             (void)cl_uthread_yield();
-        turn = cl_sched_turn();
         waiting = cl_resp_waiting(w->r);
         grew_ns = waiting > before ? now_ns() : grew_ns;
-    } while (waiting < w->answered && now_ns() - grew_ns < GATHER_NS && !cl_uthread_stopping());
+        sends = false;
+    }
 }
 
 /* Takes `submit`, and keeps it. False: the runtime stops. */
@@ -206,9 +207,7 @@ static void finish(struct cl_resp_writer *w, const struct batch *b, int rc)
         if (b->unit > w->count.units) /* a later batch may be told of first */
             cl_count(&w->count.units, b->unit - w->count.units);
         cl_count(&w->count.bytes, b->len);
-        uint32_t waiting = cl_resp_waiting(w->r);
         cl_resp_durable(w->r, b->unit);
-        w->answered = waiting - cl_resp_waiting(w->r);
         look_at_room(w);
     }
     (void)cl_mutex_unlock(w->lock);
@@ -272,6 +271,11 @@ int cl_resp_writer_new(struct cl_runtime *rt, struct cl_resp *r, struct cl_mutex
 void cl_resp_writer_signal(struct cl_resp_writer *w)
 {
     cl_cond_signal(&w->work);
+}
+
+void cl_resp_writer_sent(struct cl_resp_writer *w)
+{
+    w->sent_turn = cl_sched_turn();
 }
 
 void cl_resp_writer_delete(struct cl_resp_writer *w)

@@ -6,7 +6,7 @@
  * In the call. On a kthread that is alone, one of them writes in the kernel (cl_log_future_call), and nothing is served
  * meanwhile. Those who wait for the log lose nothing by that: the same write by a ring is begun and ended by kernel
  * workers, for which a core that serves others has no time. What comes meanwhile shares the next write. So that many
- * share it, units gather before it: until as many clients wait for the log as the last write has answered, or until
+ * share it, units gather before it: until as many clients wait for the log as the last two writes have answered, or until
  * none has come for GATHER_NS. A disk that took longer than CALL_MOST_NS is left to the ring for a while.
  *
  * Two locks, in this order: `submit`, of who takes units and appends them, so that records are in the order of their
@@ -30,6 +30,8 @@ int cl_resp_writer_new(struct cl_runtime *rt, struct cl_resp *r, struct cl_mutex
                        bool in_call, struct cl_resp_writer **out);
 /* Under the engine's lock: there are units. */
 void cl_resp_writer_signal(struct cl_resp_writer *w);
+/* Under the engine's lock, on a kthread: something was sent to a client. */
+void cl_resp_writer_sent(struct cl_resp_writer *w);
 /* The runtime has stopped. NULL is allowed. */
 void cl_resp_writer_delete(struct cl_resp_writer *w);
 const struct cl_resp_writer_counts *cl_resp_writer_counts(const struct cl_resp_writer *w);
