@@ -13,9 +13,9 @@
 #define LOOK_NS 20000000ull /* between looks whether the runtime stops */
 #define STEP_BYTES 65536ull /* of a rewrite that go with a batch: a write of that costs no more than a short one */
 #define MARGIN_BYTES 65536ull
-#define GATHER_NS 4000            /* a client on another core asks again within this, as a rule */
-#define CALL_MOST_NS 1000000ull   /* a disk that takes longer */
-#define REST_NS 1000000000ull     /* is left to the ring for so long, and each time twice as long, up to */
+#define GATHER_NS 4000          /* a client on another core asks again within this, as a rule */
+#define CALL_MOST_NS 1000000ull /* a disk that takes longer is left to the ring */
+#define REST_NS 1000000000ull   /* for so long; if it does so again soon, for twice as long, */
 #define REST_MOST_NS (64 * REST_NS)
 
 struct cl_resp_writer {
@@ -222,7 +222,8 @@ static int wait_for(struct cl_resp_writer *w, struct cl_log_future *last, bool h
     int rc = here ? cl_log_future_call(last, &took) : cl_log_future_wait(last);
     cl_count(&w->count.in_call, took != 0);
     if (took > CALL_MOST_NS) {
-        w->rest_ns = w->rest_ns ? cl_min(2 * w->rest_ns, REST_MOST_NS) : REST_NS;
+        bool soon = now_ns() < w->off_until_ns + w->rest_ns;
+        w->rest_ns = soon ? cl_min(2 * w->rest_ns, REST_MOST_NS) : REST_NS;
         w->off_until_ns = now_ns() + w->rest_ns;
     }
     return rc;
