@@ -244,6 +244,15 @@ static bool may_store(const struct kv_command *c)
     return c->n_tokens >= STORING_WORDS;
 }
 
+/* A page has somebody's browser send it. Not worth an answer, as in memcached. */
+static bool is_http(const struct kv_command *c)
+{
+    if (c->n_tokens == 0 || c->n_tokens > KV_MAX_TOKENS)
+        return false;
+    struct kv_token last = c->token[c->n_tokens - 1];
+    return last.len >= 5 && memcmp(last.p, "HTTP/", 5) == 0;
+}
+
 /* Whether it is a get of some key, which is most of what comes: it looks at its words itself. */
 static bool is_get(struct kv_command *c)
 {
@@ -291,6 +300,8 @@ static int execute(struct kv_command *c)
         return kv_retrieve(c) ? CL_KV_MORE : CL_KV_FULL;
     split(c);
     const struct form *f = c->n_tokens ? form_of(c->token[0]) : NULL;
+    if (!f && is_http(c))
+        return CL_KV_QUIT;
     if (!f) {
         kv_refuse(c, "ERROR");
         return may_store(c) ? CL_KV_QUIT : CL_KV_MORE;

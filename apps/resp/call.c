@@ -75,10 +75,12 @@ bool cl_rcall_arity(const struct cl_rcmd *cmd, uint32_t argc)
     return cmd->arity >= 0 ? argc == (uint32_t)cmd->arity : argc >= (uint32_t)-cmd->arity;
 }
 
-/* Not run, and not queued: a transaction will not be either. */
+/* Not run, and not queued: a transaction will not be either. Of EXEC it ends here. */
 static void reject(struct cl_resp_client *c)
 {
-    if (c->flags & CL_RC_MULTI)
+    if (c->flags & CL_RC_ABORTS)
+        cl_rcall_discard(c);
+    else if (c->flags & CL_RC_MULTI)
         c->flags |= CL_RC_DIRTY_EXEC;
 }
 
@@ -267,6 +269,8 @@ void cl_rcall(struct cl_resp_client *c)
         reject(c);
         return;
     }
+    if (cl_unlikely(c->flags & CL_RC_MULTI) && is(cmd, "exec"))
+        c->flags |= CL_RC_ABORTS;
     if (!allowed(c, cmd)) {
         reject(c);
         c->r->command_stats[cl_rcall_number(c->r, cmd)].rejected++;
@@ -313,6 +317,6 @@ void cl_rcall_discard(struct cl_resp_client *c)
     c->queue = c->queue_last = NULL;
     c->queued = 0;
     c->queue_bytes = 0;
-    c->flags &= ~(uint32_t)(CL_RC_MULTI | CL_RC_DIRTY_CAS | CL_RC_DIRTY_EXEC);
+    c->flags &= ~(uint32_t)(CL_RC_MULTI | CL_RC_DIRTY_CAS | CL_RC_DIRTY_EXEC | CL_RC_ABORTS);
     cl_rcall_unwatch(c);
 }

@@ -79,7 +79,7 @@ bool cl_client_stalled(const struct cl_resp_client *c)
     if (cl_unlikely(r->propagation.open.len > CL_RESP_UNITS_HIGH))
         return true;
     return (c->flags & (CL_RC_BLOCKED | CL_RC_POSTPONED | CL_RC_CLOSE_AFTER | CL_RC_CLOSE_NOW)) ||
-           c->out.bytes > CL_RESP_OUT_HIGH;
+           (c->r->crowded && c->out.bytes > CL_RESP_OUT_HIGH);
 }
 
 /* The arguments of the command at buf. */

@@ -12,6 +12,7 @@
 
 #include <stdarg.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 /* INFO. */
@@ -33,6 +34,7 @@ static void say(struct text *t, const char *fmt, ...)
 }
 
 #define U(v) ((unsigned long long)(v))
+#define MANUAL_MOST_MS (INT64_MAX / 4) /* of a clock that tests move: times behind it can be counted */
 
 static void info_server(struct text *t)
 {
@@ -385,19 +387,22 @@ static void debug_object(struct cl_resp_client *c)
     cl_reply_status(c, text);
 }
 
+/* So long that its microseconds are beyond 64 bits is not at all, as in Redis. */
 static void debug_sleep(struct cl_resp_client *c)
 {
     double s;
     if (!cl_arg_double(c, 2, &s))
         return;
+    int64_t us = s > 0 && s * 1e6 < 0x1p63 ? (int64_t)(s * 1e6) : 0;
     if (c->r->durable.confirms || c->r->elsewhere.error[0]) {
         cl_reply_error(c, "ERR DEBUG SLEEP would stop a node of the group, and have the others elect a leader");
         return;
     }
+    struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
     if (c->r->manual_clock)
-        c->r->moved_ms += (int64_t)(s * 1000);
+        c->r->moved_ms = cl_min(c->r->moved_ms + us / 1000, MANUAL_MOST_MS);
     else
-        usleep((useconds_t)(cl_max(s, 0.0) * 1e6)); /* all clients wait, as they do with Redis: that is its use */
+        nanosleep(&t, NULL); /* all clients wait, as they do with Redis: that is its use */
     cl_reply_ok(c);
 }
 

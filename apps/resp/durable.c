@@ -19,6 +19,7 @@ static void enlist(struct cl_resp_client *c)
     if (d->holding)
         d->holding->held.prev = c;
     d->holding = c;
+    d->n_holding++;
 }
 
 /* What is durable is open, and what waits behind it is next. */
@@ -64,16 +65,27 @@ uint64_t cl_rdurable_held(const struct cl_resp_client *c)
 
 void cl_rdurable_until(struct cl_resp *r, uint64_t unit)
 {
-    r->durable.unit = cl_max(r->durable.unit, unit);
+    struct cl_rdurable *d = &r->durable;
+    uint32_t answered = 0, again = 0;
+    d->unit = cl_max(d->unit, unit);
     for (struct cl_resp_client *c = r->durable.holding, *next; c; c = next) {
         next = c->held.next;
         uint64_t open = c->held.open;
         advance(c);
-        if (c->held.open != open)
+        if (c->held.open != open) {
+            answered++;
+            again += c->held.answered_by == d->write;
+            c->held.answered_by = d->write + 1;
             cl_client_wake(c);
+        }
         if (!cl_rdurable_held(c))
             cl_rdurable_forget(c);
     }
+    if (!answered)
+        return;
+    d->active = d->answered + answered - again;
+    d->answered = answered;
+    d->write++;
 }
 
 void cl_rdurable_failed(struct cl_resp *r, int error)

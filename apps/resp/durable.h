@@ -38,6 +38,7 @@ static inline void cl_rdurable_forget(struct cl_resp_client *c)
     if (c->held.next)
         c->held.next->held.prev = c->held.prev;
     c->held.listed = false;
+    c->r->durable.n_holding--;
 }
 /* Whether there is a log of this engine's own. */
 static inline bool cl_rdurable_logs(const struct cl_resp *r)

@@ -213,6 +213,16 @@ const uint8_t *cl_resp_units(struct cl_resp *r, uint64_t *len, uint64_t *unit)
     return units;
 }
 
+uint32_t cl_resp_waiting(const struct cl_resp *r)
+{
+    return r->durable.n_holding;
+}
+
+uint32_t cl_resp_active(const struct cl_resp *r)
+{
+    return r->durable.active;
+}
+
 uint64_t cl_resp_units_bytes(const struct cl_resp *r)
 {
     return r->propagation.open.len;
@@ -221,6 +231,7 @@ uint64_t cl_resp_units_bytes(const struct cl_resp *r)
 void cl_resp_hold(struct cl_resp *r)
 {
     r->durable.on = true;
+    r->durable.write = 1;
     r->durable.unit = r->propagation.units;
     r->durable.room = UINT64_MAX;
 }
@@ -361,6 +372,7 @@ void cl_resp_taken(struct cl_resp_client *c, uint64_t n)
     struct cl_rchain *out = &c->out;
     c->r->stats.bytes_out += n;
     out->bytes -= n;
+    cl_reply_left(c->r, n);
     cl_rdurable_taken(c, n);
     for (struct cl_rchunk *chunk; (chunk = out->first);) {
         uint64_t part = cl_min(n, (uint64_t)(chunk->len - out->taken));
@@ -428,6 +440,14 @@ uint64_t cl_resp_used(const struct cl_resp *r, uint64_t *limit)
 
 int64_t cl_resp_check(struct cl_resp *r, char err[256])
 {
+    uint64_t unread = 0;
+    for (struct cl_resp_client *c = r->clients; c; c = c->next)
+        unread += c->out.bytes;
+    if (unread != r->unread) {
+        snprintf(err, 256, "%llu bytes of replies wait, and %llu are counted", (unsigned long long)unread,
+                 (unsigned long long)r->unread);
+        return -1;
+    }
     for (uint32_t i = 0; i < CL_RESP_DATABASES; i++) {
         struct cl_rdb *db = &r->db[i];
         uint32_t n = 0, expire = 0;

@@ -60,6 +60,9 @@ CL_API uint64_t cl_resp_unit(const struct cl_resp *r);
 CL_API void cl_resp_elsewhere(struct cl_resp *r, const char *error, const char *host, uint16_t port);
 /* Units up to that one are durable. */
 CL_API void cl_resp_durable(struct cl_resp *r, uint64_t unit);
+/* How many clients wait for it, and how many the last two writes have answered: they are likely to ask again. */
+CL_API uint32_t cl_resp_waiting(const struct cl_resp *r);
+CL_API uint32_t cl_resp_active(const struct cl_resp *r);
 /* Bytes of a client's replies that wait for it: it is not to be closed for want of something to send. */
 CL_API uint64_t cl_resp_held(const struct cl_resp_client *c);
 /* What a client waits for. */

@@ -88,8 +88,8 @@ void cl_cmd_exec(struct cl_resp_client *c)
         c->flags |= CL_RC_DIRTY_CAS;
     uint32_t dirty = c->flags & (CL_RC_DIRTY_CAS | CL_RC_DIRTY_EXEC);
     if (dirty & CL_RC_DIRTY_EXEC) {
-        cl_reply_error(c, "EXECABORT Transaction discarded because of previous errors.");
         cl_rcall_discard(c);
+        cl_reply_error(c, "EXECABORT Transaction discarded because of previous errors.");
     } else if (dirty) {
         cl_reply_null_array(c);
         cl_rcall_discard(c);

@@ -1,6 +1,7 @@
 /* See reply.h. */
 #include "reply.h"
 #include "durable.h"
+#include "evict.h"
 #include "number.h"
 
 #include <ctype.h>
@@ -10,6 +11,7 @@
 #define CHUNK_BYTES 4096
 #define CHUNK_MOST 65536
 #define HEADER_ROOM 32
+#define ABORTED "EXECABORT Transaction discarded because of: "
 
 void cl_client_wake(struct cl_resp_client *c)
 {
@@ -43,6 +45,8 @@ static bool silent(const struct cl_resp_client *c)
  * much waiting while there is twice as much in use as may be. */
 static void check_limits(struct cl_resp_client *c)
 {
+    if (c->r->unread > cl_evict_limit(c->r) / CL_RESP_OUT_PART)
+        c->r->crowded = true;
     const struct cl_rconfig *f = &c->r->config;
     bool subscriber = c->n_channels + c->n_patterns || (c->flags & CL_RC_MONITOR);
     int64_t hard = subscriber ? f->pubsub_hard : f->normal_hard, soft = subscriber ? f->pubsub_soft : f->normal_soft;
@@ -70,6 +74,7 @@ void cl_reply_raw(struct cl_resp_client *c, const void *p, uint64_t n)
     if (silent(c))
         return;
     c->out.bytes += n;
+    c->r->unread += n;
     while (n) {
         struct cl_rchunk *chunk = c->out.last;
         if (!chunk || chunk->len == chunk->room) /* with room for all of it if it is not too long */
@@ -86,8 +91,19 @@ void cl_reply_raw(struct cl_resp_client *c, const void *p, uint64_t n)
         check_limits(c);
 }
 
+void cl_reply_left(struct cl_resp *r, uint64_t n)
+{
+    r->unread -= n;
+    if (cl_likely(!r->crowded) || r->unread > cl_evict_limit(r) / CL_RESP_OUT_PART / 2)
+        return;
+    r->crowded = false;
+    for (struct cl_resp_client *c = r->clients; c; c = c->next)
+        cl_client_wake(c);
+}
+
 void cl_reply_drop(struct cl_resp_client *c)
 {
+    cl_reply_left(c->r, c->out.bytes);
     for (struct cl_rchunk *chunk = c->out.first, *next; chunk; chunk = next) {
         next = chunk->next;
         cl_rmem_free(&c->r->mem, chunk, sizeof *chunk + chunk->room);
@@ -117,6 +133,7 @@ void cl_reply_ok(struct cl_resp_client *c)
 void cl_reply_error(struct cl_resp_client *c, const char *fmt, ...)
 {
     char text[1024];
+    const char *from = text;
     va_list args;
     va_start(args, fmt);
     int n = vsnprintf(text, sizeof text, fmt, args);
@@ -128,7 +145,14 @@ void cl_reply_error(struct cl_resp_client *c, const char *fmt, ...)
     c->flags |= CL_RC_FAILED;
     c->r->stats.errors++;
     cl_reply_raw(c, "-", 1);
-    cl_reply_raw(c, text, (uint64_t)n);
+    if (c->flags & CL_RC_ABORTS) {
+        cl_reply_raw(c, ABORTED, sizeof ABORTED - 1);
+        if (n > 4 && memcmp(text, "ERR ", 4) == 0) {
+            from += 4;
+            n -= 4;
+        }
+    }
+    cl_reply_raw(c, from, (uint64_t)n);
     cl_reply_raw(c, "\r\n", 2);
 }
 
@@ -267,6 +291,7 @@ void cl_reply_deferred(struct cl_resp_client *c, struct cl_rchunk *at, char type
     at->data[len + 2] = '\n';
     at->len = len + 3;
     c->out.bytes += at->len;
+    c->r->unread += at->len;
 }
 
 void cl_reply_syntax(struct cl_resp_client *c)

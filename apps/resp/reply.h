@@ -39,6 +39,8 @@ void cl_reply_wrong_type(struct cl_resp_client *c);
 void cl_reply_not_integer(struct cl_resp_client *c);
 /* The part of a container that was called has other arguments. */
 void cl_reply_wrong_part(struct cl_resp_client *c);
+/* n bytes of replies do not wait any more. */
+void cl_reply_left(struct cl_resp *r, uint64_t n);
 /* Drop what waits to be taken. */
 void cl_reply_drop(struct cl_resp_client *c);
 /* Have somebody look at the client: what it has to send does not follow from its own bytes. */

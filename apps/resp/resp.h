@@ -23,7 +23,8 @@
 #define CL_RESP_INLINE_MOST 65536     /* bytes of an inline command, and of the count lines of another */
 #define CL_RESP_UNITS_HIGH (1u << 20) /* units that wait to be taken: above it no commands are run */
 #define CL_RESP_ELSEWHERE 128         /* bytes of what clients are told who have to go elsewhere */
-#define CL_RESP_OUT_HIGH (1u << 20)   /* replies that wait: above it a client's commands are not run */
+#define CL_RESP_OUT_HIGH (1u << 20)   /* replies that wait: so many bytes of each client always may */
+#define CL_RESP_OUT_PART 8            /* and beyond that one in so many of all memory, of all clients together */
 
 /* Types of values. */
 enum cl_rtype { CL_R_STRING = 0, CL_R_LIST, CL_R_SET, CL_R_ZSET, CL_R_HASH, CL_R_STREAM, CL_R_TYPES, CL_R_NONE };
@@ -87,6 +88,7 @@ struct cl_rchain {
 struct cl_rheld {
     uint64_t open, first, first_unit, rest, rest_unit;
     uint64_t opened;                    /* portions that are open, ever */
+    uint64_t answered_by;               /* the write by which the last one was, counted in cl_rdurable */
     struct cl_resp_client *next, *prev; /* those of whom some wait */
     bool listed;
 };
@@ -132,6 +134,7 @@ struct cl_rparser {
 #define CL_RC_FAILED 0x8000  /* the command has answered an error */
 #define CL_RC_NO_TOUCH 0x10000
 #define CL_RC_POSTPONED 0x20000 /* its next command waits for the end of a pause */
+#define CL_RC_ABORTS 0x40000    /* EXEC: an error says that the transaction is given up */
 
 struct cl_resp;
 struct cl_rcmd;
@@ -204,6 +207,9 @@ struct cl_rdurable {
     uint32_t replicas;              /* others that have what is durable, at least */
     uint64_t room;                  /* bytes of units that it may still take */
     struct cl_resp_client *holding; /* clients with replies that wait */
+    uint32_t n_holding;             /* how many they are */
+    uint64_t write;                 /* times that some of them were answered, and 1 */
+    uint32_t answered, active;      /* clients: the last time; that time or the one before */
     uint64_t refused, unanswered;   /* writes for want of room, or after a failure; clients when it failed */
     uint64_t bytes, base_bytes;     /* of the log now, and behind the last rewrite */
     uint64_t pass_bytes;            /* that this pass, or the last one, has put */
@@ -300,7 +306,9 @@ struct cl_resp {
     uint32_t argv_room;
     uint32_t still_blocked; /* the command that is tried again finds nothing */
     char why[96];           /* the setting that was refused last was */
-    uint64_t limit;         /* bytes that values and clients may take, whatever maxmemory says */
+    uint64_t unread;        /* bytes of replies that wait, of all clients */
+    bool crowded;   /* these were too many: who has more than CL_RESP_OUT_HIGH waits until half of them has left */
+    uint64_t limit; /* bytes that values and clients may take, whatever maxmemory says */
 };
 
 /* A command that runs has c->argc arguments in c->argv, and answers. */

@@ -60,6 +60,7 @@ void cl_rscan_reply(struct cl_resp_client *c, struct cl_rscan *scan, const struc
     int n = snprintf((char *)cursor_at->data, cursor_at->room, "$%u\r\n%.*s\r\n", len, (int)len, text);
     cursor_at->len = (uint32_t)n;
     c->out.bytes += (uint64_t)n;
+    c->r->unread += (uint64_t)n;
 }
 
 void cl_rscan_empty(struct cl_resp_client *c)

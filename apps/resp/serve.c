@@ -5,9 +5,9 @@
  * A callback that has to wait for the lock leaves its kthread to others. cl_tcp_write copies into memory of the
  * connection and never waits, so replies are written under the lock, too, and nobody else can add to them meanwhile.
  *
- * Back-pressure. What TCP does not take stays in the client's chain until `writable`. While more than CL_RESP_OUT_HIGH
- * of that waits the engine runs no commands of the client, `data` takes none of its bytes, and TCP closes the window: a
- * peer that does not read is not read from.
+ * Back-pressure. What TCP does not take stays in the client's chain until `writable`. While too much of
+ * that waits (CL_RESP_OUT_HIGH, CL_RESP_OUT_PART) the engine runs no commands of the client, `data` takes none of its
+ * bytes, and TCP closes the window: a peer that does not read is not read from.
  *
  * Turns. After TURN_BYTES of a connection others that are ready have their turns (TCP would offer all that has come): a long
  * pipeline keeps nobody waiting for more than some hundred commands.
@@ -51,6 +51,7 @@ struct conn {
     bool cut;                      /* its engine is gone: it ends at its next turn */
     bool eof;                      /* the peer says no more: it ends when its replies are sent */
     bool yields;                   /* its bytes wait for others' turns */
+    bool left;                     /* bytes were left with TCP */
     uint32_t since;                /* it did so the last time: bytes taken */
     struct cl_resp_since waits;
 };
@@ -96,6 +97,8 @@ static bool flush(struct conn *k)
             continue;
         }
         cl_resp_taken(k->client, (uint64_t)n);
+        if (k->s->writer)
+            cl_resp_writer_sent(k->s->writer);
         if ((uint64_t)n < len)
             return false;
     }
@@ -166,12 +169,14 @@ static void finish(struct cl_tcp_conn *c, struct conn *k, int ends)
 static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
 {
     struct conn *k = arg;
+    k->left = true;
     if (k->yields)
         return 0;
     bool sent = true, held = lock(k->s);
     int64_t took = k->client ? run(k, data, len, &sent) : len;
     int ends = k->client ? ending(k, sent) : 0;
-    cl_count(&k->s->port.held_back, took < len);
+    k->left = took < len;
+    cl_count(&k->s->port.held_back, k->left);
     k->since += (uint32_t)took;
     k->yields = !ends && k->since >= TURN_BYTES && cl_tcp_wake(c) == 0;
     cl_count(&k->s->port.yields, k->yields);
@@ -190,14 +195,13 @@ static void go_on(struct cl_tcp_conn *c, struct conn *k, bool woken)
         k->since = 0;
     }
     if (k->client) {
-        sent = flush(k);
-        if (sent)
-            run(k, NULL, 0, &sent);
+        (void)flush(k);
+        run(k, NULL, 0, &sent);
     }
     int ends = k->client ? ending(k, sent) : k->cut;
     unlock(k->s, held);
     finish(c, k, ends);
-    if (!ends && sent)
+    if (!ends && k->left)
         cl_tcp_resume(c);
 }
 
@@ -293,7 +297,7 @@ static int64_t tick(void *arg)
 }
 
 int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint32_t backlog, struct cl_log_shared *log,
-                  struct cl_resp_service **out, char err[256])
+                  uint32_t in_call, struct cl_resp_service **out, char err[256])
 {
     const struct cl_every *every;
     struct cl_runtime_info info;
@@ -307,7 +311,7 @@ int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint3
         .r = r,
         .traced = {.rt = rt, .port = port, .held_for = log ? CL_TRACE_WAITS_LOG : CL_TRACE_WAITS_COMMIT},
         .ipv4 = info.ipv4};
-    int rc = log ? cl_resp_writer_new(rt, r, &s->lock, log, &s->writer) : 0;
+    int rc = log ? cl_resp_writer_new(rt, r, &s->lock, log, in_call != 0, &s->writer) : 0;
     if (rc) {
         snprintf(err, 256, "cannot start who writes the log: %s", strerror(-rc));
         free(s);

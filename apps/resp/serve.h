@@ -18,9 +18,10 @@ struct cl_resp_port {
 };
 
 /* Serve an engine on a TCP port of a runtime that has not started. backlog: connections that may be half open.
- * log: what the engine's writes go to, recovered and lent to the runtime; NULL: none. -EADDRINUSE, -EINVAL, -ENOMEM, with a reason in err. */
+ * log: what the engine's writes go to, recovered and lent to the runtime; NULL: none. in_call: 1: a kthread that is alone
+ * may wait for it in the kernel (writer.h). -EADDRINUSE, -EINVAL, -ENOMEM, with a reason in err. */
 CL_API int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint32_t backlog,
-                         struct cl_log_shared *log, struct cl_resp_service **out, char err[256]);
+                         struct cl_log_shared *log, uint32_t in_call, struct cl_resp_service **out, char err[256]);
 /* Have `after` called whenever the engine was called into, under the service's lock: it may have units, or replies to
  * confirm. Before the runtime starts. */
 CL_API void cl_resp_service_after(struct cl_resp_service *s, void (*after)(void *arg), void *arg);
@@ -32,6 +33,7 @@ CL_API void cl_resp_service_delete(struct cl_resp_service *s);
 /* Of the writing of its log, by its uthreads; read by anybody (relaxed). */
 struct cl_resp_writer_counts {
     uint64_t batches, records, units, bytes; /* durable: what went together, its pieces, units in all, their bytes */
+    uint64_t in_call;                        /* writes that the kthread waited for in the kernel */
     uint64_t rewrites, aborted;              /* passes: complete, given up for want of room */
 };
 /* NULL: it has no log. */

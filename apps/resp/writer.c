@@ -1,5 +1,6 @@
 /* See writer.h. */
 #include "writer.h"
+#include <corelane/libos/complete.h>
 #include <corelane/libos/sched.h>
 #include <corelane/libos/uthread.h>
 #include <corelane/runtime/counter.h>
@@ -12,6 +13,11 @@
 #define LOOK_NS 20000000ull /* between looks whether the runtime stops */
 #define STEP_BYTES 65536ull /* of a rewrite that go with a batch: a write of that costs no more than a short one */
 #define MARGIN_BYTES 65536ull
+#define GATHER_NS 4000          /* a client on another core asks again within this, as a rule */
+#define CALL_MOST_NS 1000000ull /* a disk that takes longer in the mean is left to the ring */
+#define MEAN_PART 8             /* weight of the newest one */
+#define REST_NS 1000000000ull   /* for so long; if it does so again soon, for twice as long, */
+#define REST_MOST_NS (64 * REST_NS)
 
 struct cl_resp_writer {
     struct cl_resp *r;
@@ -24,12 +30,17 @@ struct cl_resp_writer {
     uint64_t pass_index;                /* its first record */
     uint64_t since_pass;                /* bytes of units since that was */
     uint64_t under_way;                 /* bytes of units that were taken and are not durable */
+    bool in_call;                       /* writes may be made in the call */
+    uint64_t sent_turn;                 /* of the kthread's loop, in which something was sent to a client last */
+    uint64_t call_ns;                   /* that they took in the mean */
+    uint64_t off_until_ns, rest_ns;     /* none until then; the last rest of that kind */
 };
 
 struct batch {
     const uint8_t *units;
     uint64_t len, unit, records;
     bool begins_pass, ends_pass;
+    bool here; /* to be written in the call */
 };
 
 static void log_sizes(struct cl_resp_writer *w, uint64_t *ring, uint64_t *free_bytes)
@@ -91,19 +102,55 @@ static bool take(struct cl_resp_writer *w, struct batch *b)
     return b->units != NULL || cl_resp_units_bytes(w->r);
 }
 
+static uint64_t now_ns(void)
+{
+    return cl_sched_now_ns(cl_sched_self());
+}
+
+static bool calls(const struct cl_resp_writer *w)
+{
+    return w->in_call && cl_sched_alone() && now_ns() >= w->off_until_ns;
+}
+
+/* With `submit`, which keeps others from it. Let what was answered in this turn leave, and those have their commands
+ * run who are about to. */
+static void gather(struct cl_resp_writer *w)
+{
+    uint64_t grew_ns = now_ns();
+    uint32_t waiting = cl_resp_waiting(w->r);
+    bool sends = w->sent_turn == cl_sched_turn();
+    while ((sends || waiting < cl_resp_active(w->r)) && now_ns() - grew_ns < GATHER_NS && !cl_uthread_stopping()) {
+        uint32_t before = waiting;
+        for (uint64_t turn = cl_sched_turn(); cl_sched_turn() == turn;)
+            (void)cl_uthread_yield();
+        waiting = cl_resp_waiting(w->r);
+        grew_ns = waiting > before ? now_ns() : grew_ns;
+        sends = false;
+    }
+}
+
 /* Takes `submit`, and keeps it. False: the runtime stops. */
 static bool next(struct cl_resp_writer *w, struct batch *b)
 {
+    bool here = false;
     *b = (struct batch){0};
     if (cl_mutex_lock(&w->submit) || cl_mutex_lock(w->lock))
         return false;
     while (!cl_uthread_stopping()) {
+        if (!here && cl_resp_units_bytes(w->r) && calls(w)) {
+            (void)cl_mutex_unlock(w->lock);
+            gather(w);
+            here = true;
+            if (cl_mutex_lock(w->lock))
+                return false;
+        }
         if (take(w, b) && b->units)
             break;
         if (!cl_resp_units_bytes(w->r))
             (void)cl_cond_wait_until(&w->work, w->lock, cl_sched_now_ns(cl_sched_self()) + LOOK_NS);
     }
     (void)cl_mutex_unlock(w->lock);
+    b->here = here;
     return b->units != NULL;
 }
 
@@ -170,6 +217,23 @@ static void finish(struct cl_resp_writer *w, const struct batch *b, int rc)
         (void)end_pass(w);
 }
 
+/* Wait for what was appended. */
+static int wait_for(struct cl_resp_writer *w, struct cl_log_future *last, bool here)
+{
+    uint64_t took = 0;
+    int rc = here ? cl_log_future_call(last, &took) : cl_log_future_wait(last);
+    cl_count(&w->count.in_call, took != 0);
+    if (took)
+        w->call_ns += cl_min(took, 4 * CALL_MOST_NS) / MEAN_PART - w->call_ns / MEAN_PART; /* one stall is none */
+    if (w->call_ns > CALL_MOST_NS) {
+        w->call_ns = 0;
+        bool soon = now_ns() < w->off_until_ns + w->rest_ns;
+        w->rest_ns = soon ? cl_min(2 * w->rest_ns, REST_MOST_NS) : REST_NS;
+        w->off_until_ns = now_ns() + w->rest_ns;
+    }
+    return rc;
+}
+
 static void write_units(void *arg)
 {
     struct cl_resp_writer *w = arg;
@@ -177,21 +241,25 @@ static void write_units(void *arg)
     struct batch b;
     while (next(w, &b)) {
         int rc = append(w, &b, f, &last);
-        (void)cl_mutex_unlock(&w->submit);
-        int waited = last ? cl_log_future_wait(last) : 0;
+        bool here = b.here;
+        if (!here)
+            (void)cl_mutex_unlock(&w->submit);
+        int waited = last ? wait_for(w, last, here) : 0;
+        if (here)
+            (void)cl_mutex_unlock(&w->submit);
         finish(w, &b, rc ? rc : waited);
     }
     (void)cl_mutex_unlock(&w->submit);
 }
 
 int cl_resp_writer_new(struct cl_runtime *rt, struct cl_resp *r, struct cl_mutex *lock, struct cl_log_shared *log,
-                       struct cl_resp_writer **out)
+                       bool in_call, struct cl_resp_writer **out)
 {
     struct cl_resp_writer *w = calloc(1, sizeof *w);
     uint64_t ring, free_bytes;
     if (!w)
         return -ENOMEM;
-    *w = (struct cl_resp_writer){.r = r, .lock = lock, .log = log};
+    *w = (struct cl_resp_writer){.r = r, .lock = lock, .log = log, .in_call = in_call};
     log_sizes(w, &ring, &free_bytes);
     w->since_pass = ring - free_bytes;
     cl_resp_propagate(r);
@@ -209,6 +277,11 @@ int cl_resp_writer_new(struct cl_runtime *rt, struct cl_resp *r, struct cl_mutex
 void cl_resp_writer_signal(struct cl_resp_writer *w)
 {
     cl_cond_signal(&w->work);
+}
+
+void cl_resp_writer_sent(struct cl_resp_writer *w)
+{
+    w->sent_turn = cl_sched_turn();
 }
 
 void cl_resp_writer_delete(struct cl_resp_writer *w)

@@ -3,6 +3,12 @@
  * until it is durable, while the next one takes what has come meanwhile. How many of them share a flush, and how many
  * flushes are under way, is the log's to find out (docs/log.md, "Batching").
  *
+ * In the call. On a kthread that is alone, one of them writes in the kernel (cl_log_future_call), and nothing is served
+ * meanwhile. Those who wait for the log lose nothing by that: the same write by a ring is begun and ended by kernel
+ * workers, for which a core that serves others has no time. What comes meanwhile shares the next write. So that many
+ * share it, units gather before it: until as many clients wait for the log as the last two writes have answered, or
+ * until none has come for GATHER_NS. A disk that takes longer than CALL_MOST_NS is left to the ring for a while.
+ *
  * Two locks, in this order: `submit`, of who takes units and appends them, so that records are in the order of their
  * units; and the engine's, which nobody holds while he waits for the log. */
 #ifndef CORELANE_APPS_RESP_WRITER_H
@@ -18,11 +24,14 @@
 
 struct cl_resp_writer;
 
-/* The engine says what it does and holds its replies from here on. lock: the engine's. -ENOMEM, -EAGAIN. */
+/* The engine says what it does and holds its replies from here on. lock: the engine's. in_call: writes may be made in
+ * the call. -ENOMEM, -EAGAIN. */
 int cl_resp_writer_new(struct cl_runtime *rt, struct cl_resp *r, struct cl_mutex *lock, struct cl_log_shared *log,
-                       struct cl_resp_writer **out);
+                       bool in_call, struct cl_resp_writer **out);
 /* Under the engine's lock: there are units. */
 void cl_resp_writer_signal(struct cl_resp_writer *w);
+/* Under the engine's lock, on a kthread: something was sent to a client. */
+void cl_resp_writer_sent(struct cl_resp_writer *w);
 /* The runtime has stopped. NULL is allowed. */
 void cl_resp_writer_delete(struct cl_resp_writer *w);
 const struct cl_resp_writer_counts *cl_resp_writer_counts(const struct cl_resp_writer *w);

@@ -4,6 +4,8 @@ each without one. And ours with its log on a memory link."""
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,19 @@ from ..tcp import links
 
 OURS_PORT, REDIS_PORT, MEMORY_PORT = 6380, 6379, 6390
 MEMORY_MIB = 64
+
+
+@contextlib.contextmanager
+def busy(cpu: int) -> Iterator[None]:
+    """Somebody spins on that CPU."""
+    spin = f"import os; os.sched_setaffinity(0, [{cpu}]); print(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-S", "-c", spin], stdout=subprocess.PIPE) as spinner:
+        try:
+            assert spinner.stdout is not None
+            spinner.stdout.readline()
+            yield
+        finally:
+            spinner.terminate()
 
 
 class Ours:

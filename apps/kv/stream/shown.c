@@ -158,6 +158,11 @@ static const char *bare(char *text, const struct kv_conn *c)
     return c->kind == KV_TCP ? dotted(text, c->peer) : "unix";
 }
 
+static const char *transport(const struct kv_conn *c)
+{
+    return c->kind == KV_TCP ? "tcp" : "local";
+}
+
 static const struct kv_front_ops ops = {general, settings, one_conn};
 
 /* Release: who sees the front sees it whole. */
@@ -178,7 +183,7 @@ void kv_shown_opened(const struct kv_conn *c)
     char ip[DOTTED_BYTES];
     if (kv_watched(c->front->store, KV_WATCH_CONNEVENTS))
         kv_watch_note(c->front->store, KV_WATCH_CONNEVENTS, "type=conn_new rip=%s rport=%u transport=%s cfd=%u",
-                      bare(ip, c), c->peer_port, c->kind == KV_TCP ? "tcp" : "unix", c->number + KV_FIRST_NUMBER);
+                      bare(ip, c), c->peer_port, transport(c), c->number + KV_FIRST_NUMBER);
 }
 
 void kv_shown_closed(const struct kv_conn *c, const char *reason)
@@ -187,5 +192,5 @@ void kv_shown_closed(const struct kv_conn *c, const char *reason)
     if (kv_watched(c->front->store, KV_WATCH_CONNEVENTS))
         kv_watch_note(c->front->store, KV_WATCH_CONNEVENTS,
                       "type=conn_close rip=%s rport=%u transport=%s reason=%s cfd=%u", bare(ip, c), c->peer_port,
-                      c->kind == KV_TCP ? "tcp" : "unix", reason, c->number + KV_FIRST_NUMBER);
+                      transport(c), reason, c->number + KV_FIRST_NUMBER);
 }

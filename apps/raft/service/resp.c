@@ -110,7 +110,7 @@ int serve_resp_bind(struct cl_raft_service *s, char err[256])
     s->resp = f;
     s->give = give;
     int rc = raft_ahead_new(&f->ahead, &config, err);
-    rc = rc ? rc : cl_resp_serve(s->rt, f->ahead.front, c->port, c->backlog, NULL, &f->port, err);
+    rc = rc ? rc : cl_resp_serve(s->rt, f->ahead.front, c->port, c->backlog, NULL, 0, &f->port, err);
     if (!rc)
         cl_resp_service_after(f->port, after, f);
     return rc;

@@ -289,6 +289,36 @@ int cl_log_future_wait(struct cl_log_future *f)
     return f->op.result;
 }
 
+/* With the lock. What gathers goes now, and is done when this returns, unless the device keeps nothing. */
+static uint64_t call(struct cl_log_shared *s)
+{
+    struct cl_log *log = s->log;
+    uint64_t from = cl_sched_clock(s->sched);
+    cl_blk_keep(log->blk, log->config.queue, true);
+    pump(s, false);
+    bool kept = cl_blk_settle(log->blk, log->config.queue, true);
+    cl_blk_keep(log->blk, log->config.queue, false);
+    if (!kept)
+        return 0;
+    pump(s, false);
+    return cl_max(cl_sched_clock(s->sched) - from, 1ull);
+}
+
+int cl_log_future_call(struct cl_log_future *f, uint64_t *call_ns)
+{
+    struct cl_log_shared *s = f->shared;
+    *call_ns = 0;
+    if (!may_wait(s))
+        return -EDEADLK;
+    if (cl_sched_alone()) {
+        cl_spin_lock(&s->lock);
+        if (f->op.result == CL_LOG_PENDING && s->log && !s->log->in_flight)
+            *call_ns = call(s);
+        release(s);
+    }
+    return cl_log_future_wait(f);
+}
+
 int cl_log_append_wait(struct cl_log_shared *shared, const void *data, uint32_t bytes, uint64_t tag, uint64_t *index)
 {
     struct cl_log_future f = {.op = {.data = data, .bytes = bytes, .tag = tag}};

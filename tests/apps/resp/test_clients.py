@@ -197,3 +197,17 @@ def test_a_pause_of_writes(play: Play) -> None:
             *lines(0, "GET a\nGET b"),
         ]
     )
+
+
+def test_exec_that_is_refused_ends_the_transaction(play: Play) -> None:
+    """For its form, or for want of memory: it says why, and nothing is queued any more."""
+    play(
+        [
+            *lines(0, "MULTI\nSET a 1\nEXEC x\nEXEC\nMULTI\nNOPE\nEXEC\nEXEC"),
+            *lines(0, "WATCH a\nMULTI\nSET a 1\nGET a"),
+            *lines(1, "CONFIG SET maxmemory 1"),
+            *lines(0, "EXEC\nEXEC\nGET a\nMULTI\nGET a\nEXEC"),
+            *lines(1, "CONFIG SET maxmemory 0\nSET a 2"),
+            *lines(0, "MULTI\nGET a\nEXEC"),
+        ]
+    )

@@ -68,6 +68,26 @@ def test_hello_says_what_is_spoken(client: Client) -> None:
     assert raw.startswith(b"%7\r\n$6\r\nserver\r\n")
 
 
+def test_a_sleep_that_cannot_be_counted_is_none(engine: Engine, oracle: Oracle) -> None:
+    """As in Redis, where the count of microseconds overflows. Tests' clock goes by what can be counted."""
+    client, link = engine.client(), oracle.link()
+    before = client.call("TIME")
+    asked = ("1e300", "1e13", "inf", "-1", "0")
+    theirs = link.calls([("DEBUG", "SLEEP", s) for s in asked])
+    link.close()
+    assert {raw for _, raw in theirs} == {b"+OK\r\n"}
+    for s in asked:
+        assert client.call("DEBUG", "SLEEP", s) == b"+OK\r\n", s
+    assert client.call("TIME") == before
+    assert client.call("DEBUG", "SLEEP", 5000) == b"+OK\r\n"
+    assert replies(client.call("TIME"))[0][0].value[0].value == b"%d" % (1_700_000_000 + 5000)
+    for _ in range(1100):
+        client.call("DEBUG", "SLEEP", 9e12)
+    assert client.call("SET", "a", 1, "EX", 1) == b"+OK\r\n"
+    with Engine(1 << 20) as real:
+        assert real.client().call("DEBUG", "SLEEP", "1e300") == b"+OK\r\n"
+
+
 def test_command_tells_of_all_in_the_table(client: Client) -> None:
     count = replies(client.call("COMMAND", "COUNT"))[0][0].value
     rows = replies(client.call("COMMAND"))[0][0].value

@@ -10,6 +10,7 @@ from respplay import play
 from respstate import ask, state
 from respwire import replies
 
+from corelane.apps._native import lib
 from corelane.apps.resp import Client, Engine
 from corelane.apps.resp.engine import encode
 
@@ -96,10 +97,43 @@ def test_a_log_that_fails_ends_who_waits_and_refuses_writes(held: Engine) -> Non
     assert other.call("SET", "k", 2) == refusal
     assert other.exchange(encode("MULTI") + encode("GET", "k") + encode("EXEC")).endswith(b"*1\r\n$1\r\n1\r\n")
     assert other.exchange(encode("MULTI") + encode("SET", "k", 2) + encode("EXEC")).startswith(b"+OK\r\n" + refusal)
+    other.call("MULTI")
+    other.call("SET", "k", 2)
+    assert other.call("EXEC").startswith(b"-EXECABORT")
     assert other.call("BGREWRITEAOF") == refusal
     info = other.call("INFO", "persistence")
     assert b"aof_last_write_status:err" in info
     assert b"aof_unanswered_clients:1" in info
+
+
+def test_who_is_likely_to_write_again_is_counted(held: Engine) -> None:
+    """Those whom the last two writes have answered, each once."""
+    clients = [held.client() for _ in range(4)]
+
+    def written(*who: int) -> tuple[int, int]:
+        for i in who:
+            clients[i].call("SET", i, "v")
+        waiting = lib.cl_resp_waiting(held.ptr)
+        held.durable(held.take()[1])
+        for i in who:
+            assert clients[i].take() == b"+OK\r\n"
+        return waiting, lib.cl_resp_active(held.ptr)
+
+    assert written(0, 1, 2) == (3, 3)
+    assert written(0) == (1, 3)
+    assert written(3) == (1, 2)
+    assert written(3) == (1, 1)
+    assert written(0, 1, 2, 3) == (4, 4)
+
+
+def test_a_transaction_that_the_log_takes_no_more_is_over(held: Engine) -> None:
+    client = held.client()
+    client.exchange(encode("MULTI") + encode("SET", "k", 2))
+    held.fail(errno.EIO)
+    assert client.call("EXEC") == (
+        b"-EXECABORT Transaction discarded because of: MISCONF Errors writing to the AOF file: Input/output error\r\n"
+    )
+    assert client.call("EXEC") == b"-ERR EXEC without MULTI\r\n"
 
 
 def test_a_full_log_refuses_what_takes_memory_first(held: Engine) -> None:

@@ -242,6 +242,20 @@ def test_what_is_queued_watched_and_listened_to_is_bounded() -> None:
             assert used <= limit
 
 
+def test_a_long_pipeline_may_be_sent_before_its_replies_are_read(engine: Engine) -> None:
+    """As far as an eighth of all memory holds them; with others that do not read, beyond 1 MiB, when those have."""
+    size, most = 10_000, (64 << 20) // 8
+    first, second = engine.client(), engine.client()
+    first.call("SET", "v", "x" * size)
+    many = encode("GET", "v") * 2000
+    gets = len(encode("GET", "v"))
+    ran = first.feed(many) // gets
+    assert most < ran * size < most + 2 * size
+    assert 1 << 20 < second.feed(many) // gets * size < (1 << 20) + 2 * size
+    assert len(first.take()) > ran * size
+    assert second.feed(many) // gets * size > most // 2
+
+
 def test_replies_of_clients_that_do_not_read_are_bounded() -> None:
     with Engine(4 << 20, seed=1) as engine:
         writer = engine.client()

@@ -162,6 +162,15 @@ def test_a_peer_that_does_not_read_is_not_read_from(served: Served) -> None:
         assert got == count * size
 
 
+def test_who_sends_all_before_it_reads(served: Served) -> None:
+    """As clients do with their pipelines: 100,000 commands, and then 6 MB of replies."""
+    count = 100_000
+    with served.connect() as s:
+        s.sendall(b"SET v " + b"x" * 50 + b"\r\n" + b"GET v\r\n" * count)
+        size = len(b"+OK\r\n") + count * len(b"$50\r\n\r\n" + b"x" * 50)
+        assert len(take(s, size)) == size
+
+
 def test_replies_are_sent_before_the_end(served: Served) -> None:
     """A client that says all it has to say, and shuts its side, gets all answers."""
     with served.connect() as s:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import Iterator
 
 import kvbinary as kb
@@ -190,3 +191,11 @@ def test_time_passes_as_the_test_says(server: KvServer) -> None:
         assert client.ask(b"mg soon t v\r\n", b"x\r\n") == b"VA 1 t1\r\nx\r\n"
         server.store.time_s += 1
         assert client.ask(b"get soon\r\n") == b"END\r\n"
+
+
+@pytest.mark.parametrize("line", [b"GET / HTTP/1.0", b"DELETE HTTP/1.1", b"PUT /a b c d e f HTTP/1.1"])
+def test_a_browser_is_not_answered(server: KvServer, oracle: Memcached, line: bytes) -> None:
+    for link in (server.connect(), socket.create_connection((oracle.address, oracle.tcp_port), timeout=30)):
+        with link:
+            link.sendall(line + b"\r\n")
+            assert link.recv(100) == b""

@@ -75,6 +75,14 @@ def test_both_protocols_and_large_values(serve: Serve, path: str) -> None:
         assert service.stats()["conn_opened"] == 2
 
 
+def test_who_watches_is_told_how_others_came(serve: Serve, path: str) -> None:
+    with serve(), client(path) as watcher:
+        assert watcher.ask(b"watch connevents\r\n") == b"OK\r\n"
+        with client(path):
+            assert b" type=conn_new rip=unix rport=0 transport=local " in watcher.until(b"\n")
+        assert b" type=conn_close rip=unix rport=0 transport=local reason=normal " in watcher.until(b"\n")
+
+
 def test_who_may_connect(serve: Serve, path: str) -> None:
     """Whatever the umask."""
     with serve(unix_mode="666"), client(path) as link:
