@@ -17,7 +17,7 @@
  * Only datagrams of handlers that are not ordered are divided: others wait in their flows and types, which thieves take
  * whole. A lone frame is nobody's but the kthread's. Between several thieves nothing is divided.
  *
- * Tests: tests/libos/net/test_parts.py. */
+ * Tests: tests/libos/net/c/parts.c. */
 #ifndef CORELANE_LIBOS_NET_PARTS_H
 #define CORELANE_LIBOS_NET_PARTS_H
 
