@@ -154,8 +154,7 @@ void cl_netif_drain(struct cl_netif *nif)
     cl_batched_drain(nif);
     for (unsigned k = 0; k < nif->n_queues; k++) {
         struct cl_netq *q = &nif->queues[k];
-        while (cl_inbox_take_one(q->inbox, &item) ||
-               (q->parts.apart && cl_inbox_take_one(q->parts.apart, &item))) {
+        while (cl_inbox_take_one(q->inbox, &item) || (q->parts.apart && cl_inbox_take_one(q->parts.apart, &item))) {
             cl_count(&q->stats.unhandled, 1);
             cl_netq_done(q, &item.frame);
         }

@@ -23,8 +23,9 @@
 
 #include "netif.h"
 
-#define CL_PARTS_ITEMS 64  /* that wait apart at most */
-#define CL_PARTS_POLLS 64  /* that bring frames, after which helpers have to say so again; they count for twice as long */
+#define CL_PARTS_ITEMS 64 /* that wait apart at most */
+#define CL_PARTS_POLLS                                                                                                 \
+    64 /* that bring frames, after which helpers have to say so again; they count for twice as long */
 #define CL_PARTS_LOOKS 128 /* of thieves, without a handler having begun: the kthread is inside a long one */
 
 /* The kthread: into how many parts a burst of n frames of its own queue goes. 1: nobody helps. */

@@ -163,7 +163,6 @@ static void stepped(const struct cl_runtime *rt, uint64_t *state)
         CHECK(handled(0) && handled(1), "%u by its kthread, %u by the thief", handled(0), handled(1));
         finish(0, 10);
     }
-
 }
 
 /* Byte 0: how many microseconds it takes. */
