@@ -36,7 +36,7 @@ LOOKS = {
     DEDICATED: (5, "-", "P"),
 }
 TAILS = (LOWEST, HALF_TARGET, BOUNDED, DEFAULT, SWEPT_RAW[HALF_TARGET_US], LINUX_IDLE, DEDICATED)  # all are too many
-POINTS = {RAW: 6} | {name: colour for name, colour in zip(LINUX, (3, 1, 5), strict=True)}  # on the left, by colour
+POINTS = {RAW: 6} | dict(zip(LINUX, (3, 1, 5), strict=True))  # on the left, by colour
 
 Row = dict[str, Any]
 

@@ -125,8 +125,8 @@ def _first(colours: Any) -> str:
 
 
 def crowded(figure: Any) -> list[str]:
-    """What is cut off at the figure's edge, names of arms that lie on one another, letters too small to read, legends in
-    which a dashed line looks like a solid one."""
+    """What is cut off at the figure's edge, names of arms that lie on one another, letters too small to read, and dashed
+    lines that look solid in a legend."""
     out = []
     for axis in figure.axes:
         out += _room(figure, axis)
