@@ -54,7 +54,8 @@ def figures(documents: Sequence[dict[str, Any]]) -> str:
 
 def arms(document: dict[str, Any]) -> str:
     """The arms of one document as tables: what all loads have, then each benchmark's own values of the same arms, then
-    arms without a load, then series, then what the benchmark has made a table of. A star: the canary alone explains half of the value or more."""
+    arms without a load, then series, then tables that the benchmark has made itself. A star: the canary alone explains
+    half of the value or more."""
     rows = document["arms"]
     loads, others = ([r for r in rows if ("offered_rps" in r) is has] for has in (True, False))
     parts = []

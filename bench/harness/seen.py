@@ -10,7 +10,7 @@ from typing import Any
 from .figure import COLOURS, HOLLOW, WITHOUT_UNIT, Axis, Figure, Mark, Note, Panel
 
 CUT_PX, NAME_OVERLAP = 2.0, 0.15  # that is not seen: beyond the figure; of a name's height
-DASHES = {"--": "lines.dashed_pattern", "-.": "lines.dashdot_pattern", ":": "lines.dotted_pattern"}
+DASHES = {"--": (3.7, 1.6), "-.": (6.4, 1.6, 1, 1.6), ":": (1, 1.65)}  # matplotlib's: dash and gap, by the line's width
 GAPS = 3  # of a dashed line that its entry in a legend shows
 LEAST_PT = 6.0  # smaller letters are not read
 WHITE = "#ffffff"
@@ -125,8 +125,8 @@ def _first(colours: Any) -> str:
 
 
 def crowded(figure: Any) -> list[str]:
-    """What is cut off at the figure's edge, names of arms that lie on one another, letters too small to read, and dashed
-    lines that look solid in a legend."""
+    """What is cut off at the figure's edge, names of arms that lie on one another, letters too small to read, and lines
+    whose dashes a legend is too short to show."""
     out = []
     for axis in figure.axes:
         out += _room(figure, axis)
@@ -139,14 +139,13 @@ def crowded(figure: Any) -> list[str]:
 
 def _short_dashes(axis: Any) -> Iterator[str]:
     """Entries of the legend that are too short to show their dashes: a marker hides the gap in the middle."""
-    from matplotlib import rcParams
     from matplotlib.lines import Line2D
 
     legend = axis.get_legend()
     for line in legend.legend_handles if legend else ():
-        if not isinstance(line, Line2D) or line.get_linestyle() not in DASHES:
+        pattern = DASHES.get(str(line.get_linestyle())) if isinstance(line, Line2D) else None
+        if not pattern:
             continue
-        pattern = rcParams[DASHES[line.get_linestyle()]]
         length = legend.handlelength * legend.get_texts()[0].get_fontsize()
         if length * len(pattern) / 2 < GAPS * sum(pattern) * line.get_linewidth():
             yield f"the legend's {line.get_label()!r} is too short to show its dashes"
