@@ -1,4 +1,5 @@
-"""The plot of `corelane bench colocate`: what a delay target buys and costs, and tail and work over loads."""
+"""The plot of `corelane bench colocate`: what a delay target buys and costs; over loads kv's tail, and how near batch
+work comes to the line."""
 
 from __future__ import annotations
 
@@ -21,16 +22,28 @@ DEFAULT = "the default policy"
 DEDICATED = "kv alone"
 SWEPT = ", load swept"
 HALF = ", half of the peak"
-OVER_LOADS = (LOWEST, HALF_TARGET, DEDICATED, *LINUX, RAW, DEFAULT, BOUNDED, SWEPT_RAW[HALF_TARGET_US])
 P99 = f"kv's p99 from the intended send time,\nmedian of windows of {1e3 * WINDOW_S:g} ms (us)"
 WORK = "batch work over the job alone (1)"
+LINEAR = "batch work over 1 - load / peak (1)"
+LINUX_IDLE = next(name for name in LINUX if name.endswith("SCHED_IDLE"))
+# Of each curve over loads its colour, line and marker: targets by colour, ours solid, bare hand-overs dashed.
+LOOKS = {
+    **{name: (colour, "-", "o") for name, colour in zip(SWEPT_TARGETS.values(), (0, 2, 4), strict=True)},
+    **{name: (colour, "--", "s") for name, colour in zip(SWEPT_RAW.values(), (0, 2, 4), strict=True)},
+    BOUNDED: (3, "-", "^"),
+    DEFAULT: (7, "-", "D"),
+    LINUX_IDLE: (1, "-", "v"),
+    DEDICATED: (5, "-", "P"),
+}
+TAILS = (LOWEST, HALF_TARGET, BOUNDED, DEFAULT, SWEPT_RAW[HALF_TARGET_US], LINUX_IDLE, DEDICATED)  # all are too many
+POINTS = {RAW: 6} | dict(zip(LINUX, (3, 1, 5), strict=True))  # on the left, by colour
 
 Row = dict[str, Any]
 
 
 def plot(document: dict[str, Any]) -> Canvas:
     """On the left batch work against kv's p99 at the low load, our targets as one curve, Linux' policies and raw
-    hand-overs as points; then p99 and work over loads, half of kv's peak among them."""
+    hand-overs as points; then p99 over loads, and batch work over what a load leaves beside what bounds it."""
     arms = document["arms"]
     alone = next(a["work_per_s"] for a in arms if a["name"] == "batch alone") or 1.0  # of a run too short for it: raw
     canvas = Canvas(
@@ -38,21 +51,18 @@ def plot(document: dict[str, Any]) -> Canvas:
         message=document["settings"]["message"],
         n=sum(int(a.get("sent", 0)) for a in arms),
         panels=3,
-        size=(17, 10),
+        size=(20, 11),
     )
     low = [a for a in arms if a.get("load_rps") == LOW_RPS and not a["name"].endswith(SWEPT)]
     _trade_off(canvas, document, low, alone)
-    for panel, (key, label) in enumerate((("p99_window_us", P99), ("work_per_s", WORK)), 1):
-        _over_loads(canvas, arms, panel, key, label, alone)
+    swept = {name: [a for a in arms if a["name"] == f"{name}{SWEPT}" and "offered_rps" in a] for name in LOOKS}
+    _tails(canvas, {name: swept[name] for name in TAILS})
+    _linearity(canvas, swept)
     fewest = min((int(a["windows"]) for a in arms if "windows" in a), default=0)
     canvas.caption(f"Left: {LOW_RPS:,.0f} requests/s, up and to the left is better, the curve ends at the last target.")
     canvas.caption(f"A point is of {fewest} windows or more, of all rounds.")
-    stops = {name.removesuffix(SWEPT): why for name, why in document["settings"]["stops"].items()}
-    for name in OVER_LOADS:
-        if name in stops:
-            canvas.caption(f"{name} stops: {stops[name]}.")
-    if others := [name for name in stops if name not in OVER_LOADS]:
-        canvas.caption(f"Over loads, in the table alone: {', '.join(others)}.")
+    for name, why in document["settings"]["stops"].items():
+        canvas.caption(f"{name.removesuffix(SWEPT)} stops: {why}.")
     return canvas
 
 
@@ -73,7 +83,7 @@ def _trade_off(canvas: Canvas, document: Row, rows: Sequence[Row], alone: float)
         canvas.name_point(a["name"].removeprefix("delay "), float(a["p99_window_us"]), share)
     for a in (a for a in drawn if a["name"].startswith("Linux") or a["name"] == RAW):
         x, y = [float(a["p99_window_us"])], [float(a["work_per_s"]) / alone]
-        canvas.curve(x, y, label=a["name"], colour=OVER_LOADS.index(a["name"]), style=" ", marker="s")
+        canvas.curve(x, y, label=a["name"], colour=POINTS[a["name"]], style=" ", marker="s")
     for a in _finite(rows):
         if a["name"] == "kv alone":
             at_us = float(a["p99_window_us"])
@@ -86,24 +96,44 @@ def _trade_off(canvas: Canvas, document: Row, rows: Sequence[Row], alone: float)
     axis.set_ylabel(WORK)
 
 
-def _over_loads(canvas: Canvas, arms: Sequence[Row], panel: int, key: str, label: str, alone: float) -> None:
-    axis = canvas.axes[panel]
-    for colour, name in enumerate(OVER_LOADS):
-        rows = [a for a in arms if a["name"] in (name, f"{name}{SWEPT}", f"{name}{HALF}") and "offered_rps" in a]
-        rows.sort(key=lambda a: float(a["offered_rps"]))
-        kept = _finite(rows, key)
-        missing = [a for a in rows if a not in kept and (key != "work_per_s" or a.get(key) is not None)]
-        if missing:
+def _tails(canvas: Canvas, swept: dict[str, list[Row]]) -> None:
+    """p99 over loads, up to the one that is not carried."""
+    axis = canvas.axes[1]
+    for name, rows in swept.items():
+        rows = sorted(rows, key=lambda a: float(a["offered_rps"]))
+        kept = _finite(rows)
+        if missing := [a for a in rows if a not in kept]:
             at = ", ".join(f"{float(a['offered_rps']):,.0f}" for a in missing)
-            what = f"{'work' if key == 'work_per_s' else 'p99'} is {missing[0][key]}"
-            canvas.caption(f"Not drawn: {name} at {at} requests/s: {what}.")
-        values = [float(a[key]) / (alone if key == "work_per_s" else 1) for a in kept]
+            canvas.caption(f"Not drawn: {name} at {at} requests/s: p99 is {missing[0]['p99_window_us']}.")
         if kept:
-            loads = [float(a["offered_rps"]) for a in kept]
-            look = {"style": " ", "marker": "s"} if name == RAW else {}  # two points, of two targets
-            canvas.curve(loads, values, label=name, colour=colour, panel=panel, **look)
+            loads, p99 = ([float(a[key]) for a in kept] for key in ("offered_rps", "p99_window_us"))
+            colour, style, marker = LOOKS[name]
+            canvas.curve(loads, p99, label=name, colour=colour, style=style, marker=marker, panel=1)
     axis.set_xscale("log")
-    if key != "work_per_s":
-        axis.set_yscale("log")
+    axis.set_yscale("log")
     axis.set_xlabel("offered load (requests/s)")
-    axis.set_ylabel(label)
+    axis.set_ylabel(P99)
+
+
+def _linearity(canvas: Canvas, swept: dict[str, list[Row]]) -> None:
+    """Batch work over what each load leaves, and the most that a core that moves can have of it."""
+    axis = canvas.axes[2]
+    for name, rows in swept.items():
+        colour, style, marker = LOOKS[name]
+        for key, label, line, dots in (("linearity", name, style, marker), ("linearity_bound", _most(name), ":", "")):
+            points = [(float(a["of_peak"]), number(a[key])) for a in rows if label and a.get(key) is not None]
+            if points:
+                x, y = zip(*points, strict=True)
+                canvas.curve(x, y, label=label, colour=colour, style=line, marker=dots, panel=2, arm=name)
+    axis.axhline(1, color="#999999", linestyle="--", linewidth=1.2, label="moves cost nothing")
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("offered load over the peak (1)")
+    axis.set_ylabel(LINEAR)
+
+
+def _most(name: str) -> str:
+    """What the bound of an arm is called; empty where another arm's is the same."""
+    if name == DEFAULT:
+        return "at most, the default policy"
+    target = next((us for us, other in SWEPT_TARGETS.items() if other == name), None)
+    return "" if target is None else f"at most, target {target:g} us"

@@ -39,6 +39,7 @@ HELD_US = 100.0  # for which `delay` lets a request wait at most, to save moves
 OVERLOADED = 0.8  # who achieves less of a load is not asked for a higher one in that turn
 OVER = 1.2  # of the peak searched for, to see what is answered at most
 FIGURE, OF_BOUND = "colocate.linearity", "colocate.linearity_of_bound"
+TABLE = "Batch work over 1 - load / peak / the most that a core that moves can have (kv's p99, us), by load / peak"
 PAIRS, MOST = "bare hand-overs", ", more than it carries"  # names in a round
 HELD = {name: us for table in (SWEPT_TARGETS, SWEPT_RAW) for us, name in table.items()}
 HELD |= {BOUNDED: HELD_US, DEFAULT: HELD_US}  # us, by arm
@@ -163,16 +164,18 @@ class Swept:
         session.settings["linearity"] = by_text(table)
         session.settings["linearity_bound"] = by_text(limits)
         session.settings["bare_pair_us"] = [plain(one) for one in self._pair_us]
-        for name, found in table.items():
-            cells = (self._cell(name, load, value) for load, value in found.items())
-            session.note(f"batch work over 1 - load / peak, {name}: {', '.join(cells)}")
+        session.table(TABLE, ["arm", *(f"{load:g}" for load in LOADS)], [self._line_of(name) for name in table])
         self._judge_default(session, table, limits.get(DEFAULT, {}))
 
-    def _cell(self, name: str, load: float, value: float) -> str:
-        most = self.bounds(name).get(load)
-        told = f"{value:.3g} at {load:g} ("
-        told += f"{most:.3g} at most, " if most else ""
-        return f"{told}p99 {middle_p99_us(self._got[name, load]):.3g} us)"
+    def _line_of(self, name: str) -> list[str]:
+        """The arm's row of the table: what it has, of at most what, and kv's p99."""
+        values, most = self.linearity(name), self.bounds(name)
+        cells = []
+        for load in LOADS:
+            told = f"{values[load]:.2f}{f' / {most[load]:.2f}' if load in most else ''}" if load in values else "-"
+            p99 = f" ({middle_p99_us(self._got[name, load]):.0f})" if (name, load) in self._got else ""
+            cells.append(f"{told}{p99}")
+        return [name, *cells]
 
     def _judge_default(
         self, session: Session, table: Mapping[str, dict[float, float]], limits: Mapping[float, float]

@@ -54,7 +54,8 @@ def figures(documents: Sequence[dict[str, Any]]) -> str:
 
 def arms(document: dict[str, Any]) -> str:
     """The arms of one document as tables: what all loads have, then each benchmark's own values of the same arms, then
-    arms without a load, then series. A star: the canary alone explains half of the value or more."""
+    arms without a load, then series, then tables that the benchmark has made itself. A star: the canary alone explains
+    half of the value or more."""
     rows = document["arms"]
     loads, others = ([r for r in rows if ("offered_rps" in r) is has] for has in (True, False))
     parts = []
@@ -64,6 +65,7 @@ def arms(document: dict[str, Any]) -> str:
     parts += [_table(t, ["offered_rps", *own_keys(t)] if several else own_keys(t)) for t in by_values(loads)]
     parts += [_table(t, own_keys(t)) for t in by_values(others)]
     parts.append(series(document))
+    parts += [_told(each) for each in document["settings"].get("tables", ())]
     return "\n\n".join(p for p in parts if p)
 
 
@@ -78,6 +80,14 @@ def _table(rows: Sequence[dict[str, Any]], keys: Sequence[str]) -> str:
             star = "\\*" if key.removesuffix("_us") in row.get("explained_by_canary", ()) else ""
             cells.append(quantity(value) + star)
         lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _told(table: dict[str, Any]) -> str:
+    """A table that the benchmark made itself (Session.table)."""
+    head = table["head"]
+    lines = [f"{table['title']}:", "", f"| {' | '.join(head)} |", "|---" + "|---:" * (len(head) - 1) + "|"]
+    lines += [f"| {' | '.join(map(quantity, row))} |" for row in table["rows"]]
     return "\n".join(lines)
 
 

@@ -25,6 +25,7 @@ STYLES = {"p50_us": ("-", "o"), "p99_us": ("--", "s"), "p999_us": (":", "^")}
 NAMES = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p99.9"}
 CROSS = "\u00d7"  # stands where a curve stops
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LEGEND: Mapping[str, Any] = {"fontsize": 8, "frameon": False, "handlelength": 4}  # room for several dashes
 LINE_IN = 0.142  # height of a line of the captions
 NUMBER_IN = 1.2  # what a number behind a point takes, before the layout makes panels narrower
 NAMED_MOST = 3  # arms without a curve that are named above it; of more only the number
@@ -330,13 +331,13 @@ class Canvas:
         if len(handles) <= 1:
             return
         if len(handles) <= 4:
-            axis.legend(handles=handles, fontsize=8, frameon=False, loc="best")
+            axis.legend(handles=handles, **LEGEND, loc="best")
             return
         panel_in = self.figure.get_size_inches()[0] * axis.get_position().width
-        entry_in = 0.6 + 0.065 * max(len(handle.get_label()) for handle in handles)
+        entry_in = 0.8 + 0.065 * max(len(handle.get_label()) for handle in handles)
         columns = max(min(int(panel_in / entry_in), math.ceil(len(handles) / len(STYLES))), 1)
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 5}  # below ticks and label
-        axis.legend(handles=handles, fontsize=8, frameon=False, ncol=columns, **place)
+        axis.legend(handles=handles, ncol=columns, **LEGEND, **place)
 
     def _standing_captions(self, document: dict[str, Any]) -> None:
         from .document import too_loud

@@ -10,6 +10,8 @@ from typing import Any
 from .figure import COLOURS, HOLLOW, WITHOUT_UNIT, Axis, Figure, Mark, Note, Panel
 
 CUT_PX, NAME_OVERLAP = 2.0, 0.15  # that is not seen: beyond the figure; of a name's height
+DASHES = {"--": (3.7, 1.6), "-.": (6.4, 1.6, 1, 1.6), ":": (1, 1.65)}  # matplotlib's: dash and gap, by the line's width
+GAPS = 3  # of a dashed line that its entry in a legend shows
 LEAST_PT = 6.0  # smaller letters are not read
 WHITE = "#ffffff"
 
@@ -123,14 +125,30 @@ def _first(colours: Any) -> str:
 
 
 def crowded(figure: Any) -> list[str]:
-    """What is cut off at the figure's edge, names of arms that lie on one another, letters too small to read."""
+    """What is cut off at the figure's edge, names of arms that lie on one another, letters too small to read, and lines
+    whose dashes a legend is too short to show."""
     out = []
     for axis in figure.axes:
         out += _room(figure, axis)
+        out += _short_dashes(axis)
     small = [text.get_text() for text in _texts(figure) if text.get_text() and text.get_fontsize() < LEAST_PT]
     if small:
         out.append(f"{small[0]!r} is written too small to be read")
     return out
+
+
+def _short_dashes(axis: Any) -> Iterator[str]:
+    """Entries of the legend that are too short to show their dashes: a marker hides the gap in the middle."""
+    from matplotlib.lines import Line2D
+
+    legend = axis.get_legend()
+    for line in legend.legend_handles if legend else ():
+        pattern = DASHES.get(str(line.get_linestyle())) if isinstance(line, Line2D) else None
+        if not pattern:
+            continue
+        length = legend.handlelength * legend.get_texts()[0].get_fontsize()
+        if length * len(pattern) / 2 < GAPS * sum(pattern) * line.get_linewidth():
+            yield f"the legend's {line.get_label()!r} is too short to show its dashes"
 
 
 def _texts(figure: Any) -> Iterator[Any]:

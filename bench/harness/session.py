@@ -83,6 +83,7 @@ class Session:
         self.stops_because: dict[str, dict[str, Any]] = {}
         self.skipped: dict[str, str] = {}
         self.notes: list[str] = []
+        self.tables: list[dict[str, Any]] = []
         self.canary = Canary(self.cores)
         self.patience = Patience(patient)
         self.cacheline_ns: list[float] = []
@@ -262,6 +263,10 @@ class Session:
         """A sentence that belongs beside the result: what bounded it, what it does not cover."""
         self.notes.append(text)
 
+    def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Values of several arms that are to be read beside each other: a row each, its name first."""
+        self.tables.append({"title": title, "head": list(head), "rows": [list(row) for row in rows]})
+
     def figure(
         self,
         name: str,
@@ -325,6 +330,7 @@ class Session:
             "stops_because": self.stops_because,
             "skipped": self.skipped,
             "notes": notes,
+            **({"tables": self.tables} if self.tables else {}),
             **patient,
             **self.settings,
         }

@@ -196,6 +196,9 @@ def report(document: dict[str, Any]) -> str:
                 "  * the gaps that the canary saw make half of this value or more: it says little of the program"
             )
     parts += value_tables(others)
+    for told in settings.get("tables", ()):
+        parts.append(f"{told['title']}:")
+        parts.append(align([told["head"], *([quantity(cell) for cell in row] for row in told["rows"])]))
     parts.append(canary_line(document["canary"]))
     parts += [f"{arm}: stops at: {why}" for arm, why in settings["stops"].items()]
     parts += [f"skipped {arm}: {why}" for arm, why in settings["skipped"].items()]

@@ -1,5 +1,5 @@
 /* The interface: making it, draining it, and what the scheduler calls. */
-#include "netif.h"
+#include "parts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,6 +19,15 @@ static int refuse(char *err, int rc, const char *why)
     return rc;
 }
 
+static void free_queues(struct cl_netq *queues, unsigned n)
+{
+    for (unsigned k = 0; queues && k < n; k++) {
+        free(queues[k].inbox);
+        free(queues[k].parts.apart);
+    }
+    free(queues);
+}
+
 /* n queues with their inboxes, or NULL. */
 static struct cl_netq *make_queues(unsigned n)
 {
@@ -27,11 +36,11 @@ static struct cl_netq *make_queues(unsigned n)
         return NULL;
     memset(queues, 0, n * sizeof *queues);
     for (unsigned k = 0; k < n; k++) {
-        if ((queues[k].inbox = cl_inbox_new(CL_INBOX_ITEMS)))
+        queues[k].inbox = cl_inbox_new(CL_INBOX_ITEMS);
+        queues[k].parts.apart = n > 1 ? cl_inbox_new(CL_PARTS_ITEMS) : NULL;
+        if (queues[k].inbox && (queues[k].parts.apart || n == 1))
             continue;
-        while (k--)
-            free(queues[k].inbox);
-        free(queues);
+        free_queues(queues, n);
         return NULL;
     }
     return queues;
@@ -39,9 +48,7 @@ static struct cl_netq *make_queues(unsigned n)
 
 static void free_tables(struct cl_netif *nif)
 {
-    for (unsigned k = 0; nif->queues && k < nif->n_queues; k++)
-        free(nif->queues[k].inbox);
-    free(nif->queues);
+    free_queues(nif->queues, nif->n_queues);
     free(nif->arp);
     cl_chunks_delete(nif->chunks);
     free(nif->ports);
@@ -122,6 +129,13 @@ void cl_netif_tell_gone(struct cl_netif *nif)
         nif->on_gone(nif->gone_arg);
 }
 
+unsigned cl_netif_takeable(void *arg, unsigned queue)
+{
+    const struct cl_netq *q = &((struct cl_netif *)arg)->queues[queue];
+    const struct cl_typed *typed = cl_load_acquire(&q->typed);
+    return (typed ? cl_typed_count(typed) : 0) + (q->parts.apart ? cl_inbox_count(q->parts.apart) : 0);
+}
+
 void cl_netif_drain(struct cl_netif *nif)
 {
     struct cl_nic *nic = nif->nic;
@@ -140,7 +154,7 @@ void cl_netif_drain(struct cl_netif *nif)
     cl_batched_drain(nif);
     for (unsigned k = 0; k < nif->n_queues; k++) {
         struct cl_netq *q = &nif->queues[k];
-        while (cl_inbox_take_one(q->inbox, &item)) {
+        while (cl_inbox_take_one(q->inbox, &item) || (q->parts.apart && cl_inbox_take_one(q->parts.apart, &item))) {
             cl_count(&q->stats.unhandled, 1);
             cl_netq_done(q, &item.frame);
         }

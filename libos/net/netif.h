@@ -70,6 +70,17 @@ struct cl_route {
     uint8_t mac[6];
 };
 
+/* Of a queue whose flows are in parts (parts.h). apart: constant; NULL: there are no siblings. */
+struct cl_parts {
+    struct cl_inbox *apart;
+    uint64_t helpers;         /* bit k: kthread k helps. Writers: thieves (or), the kthread (0); relaxed: a hint */
+    uint64_t helped;          /* the same of the time before. Writer: the kthread; relaxed */
+    uint32_t polls;           /* of this time; the kthread's */
+    bool divided;             /* frames were put apart in this time or the one before; relaxed: a hint */
+    bool divided_now;         /* in this one; the kthread's */
+    uint32_t switches, looks; /* of the kthread as thieves saw it, and looks since it changed. Thieves', relaxed */
+};
+
 /* What kthread k owns. Siblings read the first line, which is hardly ever written. What each request writes follows. */
 struct cl_netq {
     struct cl_netif *nif;
@@ -113,6 +124,7 @@ struct cl_netq {
     struct cl_spin loop_lock CL_ALIGNED(CL_CACHELINE);
     uint32_t loop_head, n_loop;
     struct cl_frame loop[CL_NETQ_LOOP];
+    struct cl_parts parts CL_ALIGNED(CL_CACHELINE);
 } CL_ALIGNED(CL_CACHELINE);
 _Static_assert(offsetof(struct cl_netq, n_tx) == CL_CACHELINE, "what is written often has no part of the first line");
 
@@ -464,7 +476,7 @@ static inline bool cl_netif_running(const struct cl_netif *nif)
     return cl_load_relaxed(&nif->running) != 0;
 }
 
-/* The inbox of q has changed, or its queues by type, or its flows, which are exported as a part of it. Relaxed: see
+/* The inbox of q has changed, or what waits apart, or its queues by type, or its flows, which are exported as a part of it. Relaxed: see
  * cl_signals; a thief's store may come late, the owner's before it sleeps is right. */
 static inline void cl_netq_note_inbox(struct cl_netq *q)
 {
@@ -478,6 +490,10 @@ static inline void cl_netq_note_inbox(struct cl_netq *q)
     if (cl_unlikely(ready != NULL)) {
         put += cl_load_relaxed(&ready->put);
         taken += cl_load_relaxed(&ready->taken);
+    }
+    if (q->parts.apart) {
+        put += cl_load_relaxed(&q->parts.apart->tail);
+        taken += cl_load_relaxed(&q->parts.apart->head);
     }
     put += cl_load_relaxed(&q->batched_put);
     taken += cl_load_relaxed(&q->batched_taken);
@@ -501,7 +517,8 @@ static inline unsigned cl_netq_waiting(const struct cl_netq *q)
     const struct cl_batches *batches = cl_load_acquire(&q->nif->batches);
     return (cl_unlikely(batches != NULL) ? cl_load_relaxed(&batches->due) : 0) + cl_inbox_count(q->inbox) +
            (cl_unlikely(typed != NULL) ? cl_typed_count(typed) : 0) +
-           (cl_unlikely(ready != NULL) ? cl_ready_count(ready) : 0);
+           (cl_unlikely(ready != NULL) ? cl_ready_count(ready) : 0) +
+           (q->parts.apart ? cl_inbox_count(q->parts.apart) : 0);
 }
 
 /* When the request at hand began, and how long the queue had sent until then; since_tsc 0: there was none before. */

@@ -3,6 +3,7 @@
  * Every frame taken from the NIC is counted exactly once, under delivered, answered, handed_on or a reason (reasons.h). */
 #include "netif.h"
 #include "input.h"
+#include "parts.h"
 #include "tcp.h"
 #include "traced.h"
 
@@ -20,6 +21,8 @@ struct burst {
     unsigned frames, waits;     /* frames in it; of these, put into queues of batches */
     bool looped;                /* frames that we sent to ourselves (loop.c) */
     bool traced;                /* all are recorded */
+    unsigned parts;             /* that flows are in; 0, 1: they are not */
+    unsigned apart, room;       /* put apart, not yet published; how many may be */
 };
 
 static void answer_icmp(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
@@ -269,6 +272,17 @@ static CL_NOINLINE void to_other(struct burst *b, struct cl_rx_item *item, unsig
         to_socket(b, item, info);
 }
 
+/* A request of a burst in parts. False: it is of the kthread's own. */
+static CL_NOINLINE bool put_apart(struct burst *b, struct cl_rx_item *item, const struct cl_rx_info *info)
+{
+    struct cl_netq *q = b->q;
+    if (b->apart == b->room || cl_parts_is_own(q, &item->frame, info->l4, b->parts))
+        return false;
+    item->traced = cl_netq_draws(q);
+    cl_inbox_put(q->parts.apart, b->apart++, item);
+    return true;
+}
+
 static CL_ALWAYS_INLINE void to_its_place(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_netif *nif = b->q->nif;
@@ -293,8 +307,10 @@ static CL_ALWAYS_INLINE void to_its_place(struct burst *b, const struct cl_frame
                 to_other(b, &item, kind, info);
                 return;
             }
-            cl_inbox_put(b->q->inbox, b->queued++, &item);
             b->delivered++;
+            if (cl_unlikely(b->parts > 1) && put_apart(b, &item, info))
+                return;
+            cl_inbox_put(b->q->inbox, b->queued++, &item);
             return;
         }
     } else if (info->verdict == CL_RX_TCP && to_connection(b, f, info)) {
@@ -325,6 +341,11 @@ static inline void publish(struct burst *b)
         cl_inbox_publish(q->inbox, b->queued);
         cl_netq_note_inbox(q);
     }
+    if (cl_unlikely(b->apart)) {
+        cl_inbox_publish(q->parts.apart, b->apart);
+        cl_parts_divided(q);
+        cl_netq_note_inbox(q);
+    }
     if (cl_unlikely(b->woken.n))
         cl_ordered_wake(q, &b->woken);
     cl_count(&q->stats.delivered, b->delivered);
@@ -343,18 +364,27 @@ static inline struct burst begin(struct cl_netq *q, uint64_t rx_tsc, unsigned n)
     return (struct burst){.q = q, .rx_tsc = rx_tsc, .frames = n, .traced = cl_netq_traces_all(q)};
 }
 
+/* A burst of n frames of a queue; of the kthread's own perhaps in parts. */
+static inline void divide(struct burst *b, const struct cl_netq *of, unsigned n)
+{
+    if (b->q != of || !of->parts.apart || (b->parts = cl_parts(b->q, n)) <= 1)
+        return;
+    b->room = cl_inbox_space(of->parts.apart);
+}
+
 /* n frames are where they wait, or done with. Release: who reads this count sees them there (is_quiet in ../member.c). */
 static inline void came_in(struct cl_netq *q, unsigned n)
 {
     cl_store_release(&q->stats.rx_frames, q->stats.rx_frames + n);
 }
 
-/* Take frames in for kthread self. There is room for n in its inbox. */
-static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
+/* Take frames of a queue in for kthread self. There is room for n in its inbox. */
+static unsigned take_in(struct cl_netq *q, const struct cl_netq *of, struct cl_frame *frames, unsigned n)
 {
     uint64_t rx_tsc = cl_stamp(q->time);
     cl_netq_trace_poll(q, rx_tsc, &frames[0]);
     struct burst b = begin(q, rx_tsc, n);
+    divide(&b, of, n);
     cl_netq_look_at_tag(q, &frames[0]);
     for (unsigned i = 0; i < n; i++) {
         if (i + 1 < n)
@@ -378,6 +408,7 @@ static CL_NOINLINE unsigned receive_ordered(struct cl_netq *q, struct cl_netq *v
         return 0;
     struct burst b = begin(q, o.rx_tsc, o.n);
     b.woken = o.woken;
+    divide(&b, victim, o.n);
     for (unsigned i = 0; i < o.n; i++)
         parsed_frame(&b, &o.frames[i], &o.infos[i]);
     publish(&b);
@@ -432,7 +463,7 @@ static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
     n = cl_netq_rx(victim, frames, n);
     if (shared)
         cl_spin_unlock(&victim->rx_lock);
-    return n ? take_in(q, frames, n) : nothing_came(q);
+    return n ? take_in(q, victim, frames, n) : nothing_came(q);
 }
 
 bool cl_netif_ready(void *arg, unsigned queue)
@@ -475,32 +506,43 @@ static unsigned steal_typed(struct cl_netq *q, struct cl_netq *victim)
     return n;
 }
 
-static unsigned steal(struct cl_netq *q, unsigned queue)
+/* Up to n items of an inbox, or of what waits apart: into ours, which has room for them. */
+static unsigned take_over(struct cl_netq *q, struct cl_netq *of, struct cl_inbox *from, unsigned n)
 {
-    struct cl_netif *nif = q->nif;
-    struct cl_netq *victim = &nif->queues[queue];
-    unsigned space = cl_inbox_space(q->inbox);
-    if (!nif->steal || space < STEAL_BURST)
-        return 0;
     struct cl_rx_item items[STEAL_BURST];
-    unsigned waiting = cl_inbox_count(victim->inbox);
-    unsigned got =
-        waiting ? cl_inbox_take_of(victim->inbox, items, cl_min((waiting + 1) / 2, (unsigned)STEAL_BURST), NULL) : 0;
+    unsigned got = n ? cl_inbox_take_of(from, items, cl_min(n, (unsigned)STEAL_BURST), NULL) : 0;
     for (unsigned i = 0; i < got; i++) {
-        items[i].stolen = true;
+        items[i].stolen = q != of;
         cl_inbox_put(q->inbox, i, &items[i]);
     }
     if (got) {
         cl_netq_look_at_tag(q, &items[0].frame);
         cl_inbox_publish(q->inbox, got);
         cl_netq_note_inbox(q);
-        cl_netq_note_inbox(victim);
-    } else if ((got = steal_typed(q, victim)) == 0) {
+        cl_netq_note_inbox(of);
+    }
+    return got;
+}
+
+/* From a sibling: first what waits apart for us; then, unless it gets on with that, half of its inbox, and at last what
+ * its NIC's queue has. Flows and queues by type have parts of their own. */
+static unsigned steal(struct cl_netq *q, unsigned queue)
+{
+    struct cl_netif *nif = q->nif;
+    struct cl_netq *victim = &nif->queues[queue];
+    if (!nif->steal || cl_inbox_space(q->inbox) < STEAL_BURST)
+        return 0;
+    bool helps = victim->parts.apart && cl_parts_help(victim, q->index);
+    unsigned got = helps ? take_over(q, victim, victim->parts.apart, STEAL_BURST) : 0;
+    bool leaves = !got && helps && !cl_sched_has_ceded(nif->sched, queue) && cl_parts_leaves(victim);
+    if (!got && !leaves)
+        got = take_over(q, victim, victim->inbox, (cl_inbox_count(victim->inbox) + 1) / 2);
+    if (!got && (got = steal_typed(q, victim)) == 0) {
         if (cl_unlikely(cl_load_relaxed(&victim->n_loop)) && (got = receive_looped(q, victim, STEAL_BURST)))
             return got;
         if ((got = cl_ordered_steal(q, victim, STEAL_BURST)))
             return got;
-        got = receive(q, victim, STEAL_BURST);
+        got = leaves ? 0 : receive(q, victim, STEAL_BURST);
     }
     cl_count(&q->stats.stolen, got);
     return got;
@@ -539,8 +581,12 @@ CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
     if (cl_unlikely(cl_load_relaxed(&q->n_loop)) && space)
         space -= looped = receive_looped(q, q, space);
     if (cl_unlikely(cl_load_relaxed(&nif->batches) != NULL)) /* relaxed: only whether there are any */
-        return looped + receive_all(q);
-    return looped + (space ? receive(q, q, cl_min(space, (unsigned)CL_NETQ_POLL)) : 0);
+        looped += receive_all(q);
+    else if (space)
+        looped += receive(q, q, cl_min(space, (unsigned)CL_NETQ_POLL));
+    if (q->parts.apart && cl_unlikely(cl_parts_takes_back(q, cl_inbox_count(q->inbox)))) /* they have been counted */
+        take_over(q, q, q->parts.apart, cl_min(cl_inbox_space(q->inbox), (cl_inbox_count(q->parts.apart) + 1) / 2));
+    return looped;
 }
 
 unsigned cl_netif_pending(void *arg, unsigned queue)

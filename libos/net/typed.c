@@ -113,12 +113,6 @@ void cl_typed_delete(struct cl_netif *nif)
     pthread_mutex_destroy(&nif->types_lock);
 }
 
-unsigned cl_netif_takeable(void *arg, unsigned queue)
-{
-    const struct cl_typed *typed = cl_load_acquire(&((struct cl_netif *)arg)->queues[queue].typed);
-    return typed ? cl_typed_count(typed) : 0;
-}
-
 bool cl_netif_preempted(void *arg, unsigned self, struct cl_uthread *t, void *runner)
 {
     struct cl_netq *q = &((struct cl_netif *)arg)->queues[self];

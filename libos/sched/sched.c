@@ -482,6 +482,11 @@ uint64_t cl_sched_now_ns(const struct cl_sched *s)
     return cl_sched_clock(s);
 }
 
+bool cl_sched_has_ceded(const struct cl_sched *s, unsigned k)
+{
+    return cl_load_relaxed(&s->kthreads[k].ceded) != 0;
+}
+
 unsigned cl_sched_kthreads(const struct cl_sched *s)
 {
     return s->n_kthreads;

@@ -182,6 +182,7 @@ def benchmark(name: str, document: Document, plot: Figure | str | None, ids: Num
         el("p", loud, class_="bad") if loud else None,
         drawing,
         *_arms(name, document, ids),
+        *_told(document, ids),
         table(ids, f"Where curves of {name} stop", ["arm", "why"], stops, words=range(2)) if stops else None,
         table(ids, f"What {name} left out", ["arm", "why"], skipped, words=range(2)) if skipped else None,
         _noticed(settings["notes"]),
@@ -207,6 +208,12 @@ def _arms(name: str, document: Document, ids: Numbered) -> Iterator[Html]:
     for i, rows in enumerate([*by_values(loads), *by_values(others)]):
         keys = own_keys(rows)
         yield _values(rows, keys, f"Values of the arms of {name}{f', part {i + 1}' if i else ''}", ids)
+
+
+def _told(document: Document, ids: Numbered) -> Iterator[Html]:
+    """Tables that the benchmark made itself."""
+    for each in document["settings"].get("tables", ()):
+        yield table(ids, each["title"], each["head"], ([quantity(cell) for cell in row] for row in each["rows"]))
 
 
 def _values(rows: Sequence[Mapping[str, Any]], keys: Iterable[str], caption: str, ids: Numbered) -> Html:
@@ -239,7 +246,7 @@ def canary(document: Document, ids: Numbered) -> Html:
 def setting(document: Document, ids: Numbered) -> Html:
     """The machine, and what the run was told."""
     machine = [[key.replace("_", " "), _words(value)] for key, value in document["machine"].items()]
-    quiet = ("stops", "stops_because", "skipped", "notes", "series")
+    quiet = ("stops", "stops_because", "skipped", "notes", "series", "tables")
     told = [[key.replace("_", " "), _words(v)] for key, v in document["settings"].items() if key not in quiet]
     return el(
         "details",

@@ -230,6 +230,9 @@ CL_API uint64_t cl_sched_now_ns(const struct cl_sched *sched);
 CL_API void cl_sched_call_begin(void);
 CL_API void cl_sched_call_end(void);
 CL_API unsigned cl_sched_kthreads(const struct cl_sched *sched);
+/* Whether kthread k has lost its core and waits for one: what it has is its siblings' then. Any thread; it may be wrong
+ * by now. */
+CL_API bool cl_sched_has_ceded(const struct cl_sched *sched, unsigned k);
 /* Where its work comes from; NULL: from nowhere. Any thread. */
 CL_API const struct cl_work_source *cl_sched_source(const struct cl_sched *sched);
 

@@ -14,6 +14,7 @@ from corelane.bench.colocate import colocate, sweep
 from corelane.bench.colocate.arms import Beside
 from corelane.bench.colocate.wall import Wall
 from corelane.bench.harness.openloop import Point
+from corelane.bench.harness.plot import Canvas
 from corelane.bench.harness.session import Session
 from corelane.bench.harness.stops import Evidence
 
@@ -97,6 +98,13 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
     beyond = [round(row["offered_rps"]) for row in session.arms if row["name"] == f"{sweep.DEFAULT}{sweep.SWEPT}"]
     assert beyond == [*loads, 1_000_000, 1_150_000, 1_300_000]
     assert session.stops[f"{bare}{sweep.SWEPT}"].startswith("22 % unanswered at 500,000 requests/s offered: core taken")
+    (table,) = session.tables
+    assert table["head"] == ["arm", "0.1", "0.3", "0.5", "0.7", "0.9"]
+    lines = {str(name): cells for name, *cells in table["rows"]}
+    assert list(lines) == list(most)
+    assert lines[sweep.DEFAULT] == [f"0.90 / {bounds[load]:.2f} (5)" for load in sweep.LOADS]
+    assert lines[sweep.COMPARED] == ["0.90 (5)"] * len(sweep.LOADS)  # of it no bound is known
+    assert lines[bare][3:] == ["-", "-"]  # it was overloaded
     because = session.stops_because[f"{sweep.DEFAULT}{sweep.SWEPT}"]
     assert because["resource"] == "core taken"
     assert "worker 60 % busy" in because["said"]
@@ -115,8 +123,8 @@ def test_a_dedicated_core_leaves_a_job_nothing_and_without_turns_there_is_no_fig
         assert "carried no load" in session.figures[f"colocate.{name}"]["reason"]
 
 
-def drawn(**p99_us: object) -> tuple[list[str], set[str]]:
-    """Captions and labels of the plot of a document of the low load with these p99."""
+def drawn(**p99_us: object) -> Canvas:
+    """The plot of a document of the low load, and of one swept, with these p99."""
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'corelane[plot]'")
     names = {"ours": "delay target 5 us", "linux": colocate.COMPARED, "swept": f"{colocate.COMPARED}, load swept"}
     arms: list[dict[str, object]] = [{"name": "batch alone", "work_per_s": 100.0}]
@@ -124,15 +132,34 @@ def drawn(**p99_us: object) -> tuple[list[str], set[str]]:
         load = 100_000.0 if key == "swept" else colocate.LOW_RPS
         row = {"name": names[key], "load_rps": load, "offered_rps": load, "sent": 10, "windows": 2, "work_per_s": 50.0}
         arms.append(row | {"p99_window_us": value})
-    canvas = colocate.plot({"bench": "colocate", "arms": arms, "settings": {"message": "a GET", "stops": {}}})
-    return canvas.captions, canvas.expect
+    return colocate.plot({"bench": "colocate", "arms": arms, "settings": {"message": "a GET", "stops": {}}})
 
 
 def test_the_plot_says_which_arms_it_leaves_out() -> None:
-    captions, labels = drawn(ours=30.0, linux="inf", swept="inf")
-    assert any(f"not drawn: {colocate.COMPARED}: p99 of the middle window is inf" in text for text in captions)
-    assert any(f"Not drawn: {colocate.COMPARED} at 50,000, 100,000 requests/s: p99 is inf" in text for text in captions)
-    assert "corelane, delay target swept" in labels
-    captions, labels = drawn(ours=30.0, linux=40.0, swept=50.0)
-    assert not any("ot drawn" in text for text in captions)
-    assert colocate.COMPARED in labels
+    canvas = drawn(ours=30.0, linux="inf", swept="inf")
+    assert f"Left, not drawn: {colocate.COMPARED}: p99 of the middle window is inf." in canvas.captions
+    assert f"Not drawn: {colocate.COMPARED} at 100,000 requests/s: p99 is inf." in canvas.captions
+    assert "corelane, delay target swept" in canvas.expect
+    canvas = drawn(ours=30.0, linux=40.0, swept=50.0)
+    assert not any("ot drawn" in text for text in canvas.captions)
+    assert colocate.COMPARED in canvas.expect
+
+
+def test_the_plot_has_batch_work_over_the_line_beside_what_bounds_it() -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'corelane[plot]'")
+    arms: list[dict[str, object]] = [{"name": "batch alone", "work_per_s": 100.0}]
+    for name in sweep.HELD:
+        for load in sweep.LOADS:
+            row = {"name": f"{name}{sweep.SWEPT}", "offered_rps": 1e6 * load, "sent": 10, "windows": 2}
+            row |= {"of_peak": load, "p99_window_us": 9.0, "linearity": 0.5 + load / 4, "linearity_bound": 0.9}
+            arms.append(row)
+        beyond = {"name": f"{name}{sweep.SWEPT}", "offered_rps": 1.2e6, "sent": 10, "windows": 2}
+        arms.append(beyond | {"p99_window_us": "inf"})  # it is not carried
+    canvas = colocate.plot({"bench": "colocate", "arms": arms, "settings": {"message": "a GET", "stops": {}}})
+    lines = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in canvas.axes[2].lines}
+    loads = list(sweep.LOADS)
+    for name in sweep.HELD:
+        assert lines[name] == (loads, [0.5 + load / 4 for load in loads])
+    bounds = {"at most, target 0.01 us", "at most, target 5 us", "at most, target 50 us", "at most, the default policy"}
+    assert set(lines) == {*sweep.HELD, *bounds, "moves cost nothing"}  # a bound of each time that a request may wait
+    assert all(lines[name] == (loads, [0.9] * len(loads)) for name in bounds)

@@ -195,6 +195,19 @@ def test_a_page_has_each_benchmarks_own_values_and_its_series() -> None:
     assert [line.split(" | ")[:2] for line in series.splitlines()[2:]] == [["| 0", "3.25"], ["| 100", "inf"]]
 
 
+def test_a_table_of_the_benchmarks_own_is_in_all_reports() -> None:
+    with session() as s:
+        s.table("Work by load", ["arm", "0.1"], [["ours", 1234567.0], ["theirs", "0.5 (9)"]])
+    document = s.document()
+    text = table.report(document)
+    assert text.index("Work by load:") < text.index("canary (")
+    assert [line.split() for line in text.splitlines() if line.startswith("  ours")] == [["ours", "1,234,567"]]
+    page = markdown.arms(document)
+    assert page.splitlines()[0] == "Work by load:"
+    assert page.splitlines()[-2:] == ["| ours | 1,234,567 |", "| theirs | 0.5 (9) |"]
+    assert "tables" not in session().document()["settings"]
+
+
 def test_arms_that_have_other_values_get_another_table() -> None:
     with session() as s:
         for n in (1, 2):

@@ -212,6 +212,7 @@ def test_a_good_figure_has_no_findings() -> None:
         (lambda c: c.curve([1, 2, 3], [3, 2, 900], label="c", colour=2), "an outlier at 3, 900 has no number"),
         (lambda c: c.axes[0].text(1, 1, "small", fontsize=4), "'small' is written too small"),
         (lambda c: c.axes[0].plot([], [], label="c"), "is empty"),
+        (lambda c: [c.axes[0].lines[1].set_linestyle("--"), c.axes[0].legend()], "'b' is too short to show its dashes"),
         (lambda c: c.curve([1, 2], [2, 3], label="c"), "'a' and 'c' look alike"),
         (lambda c: c.axes[0].set_ylabel(f"{'a long name, ' * 20}(us)"), "beyond the figure (bottom, top)"),
         (lambda c: c.axes[0].set_ylabel("a latency" + 12 * "\n" + "(us)"), "beyond the figure (left)"),

@@ -58,6 +58,16 @@ def test_no_frame_is_slept_on(c_program: Program, kthreads: int, mode: str, seed
     assert c_program("tests/libos/net/c/steal_wake.c")(kthreads, mode, rounds, seed).endswith("ok\n")
 
 
+def test_thieves_and_kthread_keep_to_flows_of_their_own(c_program: Program, seed: int) -> None:
+    assert c_program("tests/libos/net/c/parts.c")(seed) == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [2, 4])
+def test_nothing_is_lost_where_flows_are_in_parts(c_program: Program, kthreads: int, seed: int) -> None:
+    rounds = 200 if os.environ.get("CORELANE_SANITIZE") else 1000
+    assert c_program("tests/libos/net/c/parts.c")(seed, kthreads, rounds) == "ok\n"
+
+
 @pytest.mark.parametrize("typed", [0, 1], ids=["plain", "typed"])
 def test_requests_of_one_runner_are_told_apart(c_program: Program, typed: int) -> None:
     assert c_program("tests/libos/net/c/each_request.c")(typed) == "ok\n"

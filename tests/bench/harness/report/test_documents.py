@@ -103,6 +103,13 @@ def test_the_section_of_a_benchmark_has_everything(measured: dict[str, Any]) -> 
     assert str(measured["settings"]["power"]) in text
 
 
+def test_the_section_has_tables_of_the_benchmarks_own(measured: dict[str, Any]) -> None:
+    document = copy.deepcopy(measured)
+    document["settings"]["tables"] = [{"title": "Work by load", "head": ["arm", "0.1"], "rows": [["ours", 4321.5]]}]
+    text = " ".join(page_of(document).texts["bench-echo"].split())
+    assert "Work by load arm 0.1 ours 4322" in text
+
+
 def test_the_document_is_in_the_page(measured: dict[str, Any]) -> None:
     scripts = page_of(measured).scripts
     assert json.loads(scripts["document-echo"]) == measured
