@@ -135,14 +135,15 @@ def dispersed(rng: Any, cores: int) -> Load:
 
 
 def sessions(rng: Any, cores: int) -> Load:
-    """Requests to five models, three times as many as the cores could serve one at a time."""
+    """Requests to five models, eight times as many as the cores could serve one at a time: about as many as they can
+    in batches within the limits."""
     kinds = tuple(
         Kind(cls=i, batch_fixed_ns=int(f * 1e3), batch_item_ns=int(item * 1e3), limit_ns=int(limit * 1e3))
         for i, (f, item, limit) in enumerate(SESSIONS)
     )
     alone = np.array([1e3 * (fixed + item) for fixed, item, _ in SESSIONS])
     kind = rng.integers(0, len(SESSIONS), 20_000)
-    return Load(kinds, jobs(_arrivals(rng, alone[kind], cores, 3.0), alone[kind], kind))
+    return Load(kinds, jobs(_arrivals(rng, alone[kind], cores, 8.0), alone[kind], kind))
 
 
 def bursts(rng: Any, cores: int) -> Load:

@@ -275,7 +275,9 @@ def candidates(claim: Claim, load: loads.Load) -> tuple[list[Arm], list[Arm]]:
 
     paper = swept(claim.against, claim.baseline, claim.theirs)
     machines = [claim.mine] + ([claim.theirs] if claim.theirs != claim.mine else [])
-    return paper, paper + [arm for machine in machines for name in BASELINES for arm in swept(name, {}, machine)]
+    # Requests that merge into batches are more than can be served one at a time, as the others would.
+    names = ("fifo",) if any(kind.batch_item_ns for kind in load.kinds) else BASELINES
+    return paper, paper + [arm for machine in machines for name in names for arm in swept(name, {}, machine)]
 
 
 def check(
