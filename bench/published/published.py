@@ -23,7 +23,7 @@ TOGETHER_SEEDS = 3
 def run(session: Session) -> None:
     """By session.seconds: up to a thousand cases of each planner, and five to ten seeds of each claim. Then all
     policies on the same jobs."""
-    from . import brute_force
+    from . import brute_force, held_out
 
     cases = min(max(int(CASES_PER_S * session.seconds), 20), CASES_MOST)
     gaps = []
@@ -35,6 +35,8 @@ def run(session: Session) -> None:
         session.note(str(found))
         gaps.append(found.gap)
     session.figure("lab.brute_force", max(gaps), runs=gaps)
+    known = held_out.check(seed=1)
+    session.note(f"what pollux fits of how jobs scale, on {known}")
     seeds = range(1, 1 + min(max(int(2 * session.seconds), SEEDS_LEAST), SEEDS_MOST))
     _claims(session, seeds)
     _together(session, seeds[:TOGETHER_SEEDS])
@@ -59,6 +61,7 @@ def _claims(session: Session, seeds: range) -> None:
             best = row.strongest
             ours |= {"strongest": best.against, "over_strongest": best.ours}
             ours |= {"over_strongest_low": best.low, "over_strongest_high": best.high}
+        ours |= {f"times_{name}": times for name, times in row.paper.costs.items()}
         name = f"{claim.policy}, {row.speeds}" + (f", {claim.load}" if claim.beyond else "")
         more = {"n": row.n, "seeds": len(seeds), "undone": row.undone, "own_setting": own}
         session.arm(name, modelled=True, **more, **about, **ours)

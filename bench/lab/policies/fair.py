@@ -33,9 +33,7 @@ def _share_rest(view: Any, jobs: Any, kinds: Any, free: Any) -> None:
         free -= 1
 
 
-def fair(
-    view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, quantum_us: Any = 100.0, grow: Any = 0
-) -> None:
+def fair(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, quantum_us: Any = 100.0, grow: Any = 0) -> None:
     """Virtual time of a job: core time that it has held over its weight, from the least of the others on. That of a job
     that runs is the one with which its quantum began: so it has the core until that is over, and who comes waits.
     grow 1: what is left once each has its least cores is shared out evenly among those that can use more."""

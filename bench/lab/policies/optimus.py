@@ -18,9 +18,7 @@ WORDS = (1, 1 + gain.ROW + CURVE, 0, trace.WORDS)
 _LAST = 0  # word of memory: when it last shared the cores out
 
 
-def optimus(
-    view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, settle_us: Any = 0.0, batch: Any = 0.0
-) -> None:
+def optimus(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, settle_us: Any = 0.0, batch: Any = 0.0) -> None:
     """Jobs begin by what they have left, the shortest first (the paper leaves open who begins when there are not cores
     for all). A job without a loss has left what its user declared, or what its kind took before. batch: with which
     batch each runs, as a power of its kind's greatest: 0 is the least one, 1 the greatest. It stays as it is."""

@@ -72,7 +72,7 @@ def test_the_same_in_processes_as_here():
 
 
 def test_a_policy_that_ends_its_process_is_told_so(write_policy, tmp_path):
-    far = "def mine(view, jobs, cores, kinds, memory):\n    view.idle = view.first = 1 << 40\n    view.changed = 1 << 40\n"
+    far = "def mine(view, jobs, cores, kinds, memory):\n    view.changed = 1 << 40\n"
     spec = write_policy(far)
     with pytest.raises(CorelaneError, match="ended the process"):
         runs.every(tasks([(spec, {})]), 1)

@@ -22,7 +22,7 @@ def said(capsys, *words, code=0):
 
 def test_the_list_has_policies_and_generators(capsys):
     text = said(capsys, "list")
-    assert "fifo: the baseline" in text
+    assert "fifo (batch=1): the baseline" in text
     assert "cluster: The mix of a production cluster" in text
     found = json.loads(said(capsys, "list", "--json"))
     assert {"fifo", "priority"} <= {p["name"] for p in found["policies"]}
