@@ -132,10 +132,14 @@ def _run_beside(policy: Policy, given: tuple[Any, ...], keep: object, world: Any
     """Run the loop on a thread, and look whether it goes on."""
 
     def call() -> None:
-        engine.run(*given)
-        ended.set()
-        del refs[:]
+        try:
+            engine.run(*given)
+        finally:
+            ended.set()
+            del refs[:]
 
+    if not engine.run.signatures:  # what that takes is no call's
+        compile_loop()
     refs, ended = [keep], threading.Event()
     threading.Thread(target=call, daemon=True).start()
     seen, wait_s, since = (-1, -1), 0.001, time.monotonic()
