@@ -58,7 +58,7 @@ def test_a_run_prints_a_table_and_writes_what_was_asked_for(capsys, tmp_path):
 
 def test_without_the_extra_all_but_plots_is_there(capsys, monkeypatch, tmp_path):
     """What is missing was told once all had run."""
-    for name in ("matplotlib", "scipy", "ray"):
+    for name in ("matplotlib", "ray"):
         monkeypatch.setitem(sys.modules, name, None)
     words = ["run", "--policy", "fifo", "--load", SMALL, "--cores", "2", "--seeds", "1"]
     assert "fifo" in said(capsys, *words)
