@@ -262,11 +262,19 @@ def test_a_batch_is_chosen_for_its_goodput(run):
 @pytest.mark.soak(takes_s=10)
 def test_estimated_demand_lets_jobs_share_a_core(run):
     kind = Kind(phases=(Phase(use=0.4),))
-    ran = run([0, 2000, 2000], [1000.0] * 3, (kind,), seats=2, chosen="liquid")
+    at_once = {"chosen": "liquid", "settings": {"batch_us": 0.0}}
+    ran = run([0, 2000, 2000], [1000.0] * 3, (kind,), seats=2, **at_once)
     assert ran.completion_ns.tolist() == [1000, 1000, 1000]
     whole = Kind()
-    ran = run([0, 2000, 2000], [1000.0] * 3, (whole,), seats=2, chosen="liquid")
+    ran = run([0, 2000, 2000], [1000.0] * 3, (whole,), seats=2, **at_once)
     assert ran.completion_ns.tolist() == [1000, 1000, 2000]
+    # A gang that does not fit held up all that came after it.
+    kinds = (whole, Kind(min_cores=2, max_cores=2))
+    jobs = ([0, 100, 200], [1e6, 1000.0, 1000.0], kinds)
+    held = run(*jobs, kind=[0, 1, 0], cores=2, **at_once)
+    passed = run(*jobs, kind=[0, 1, 0], cores=2, chosen="liquid", settings={"batch_us": 10.0})
+    assert held.completion_ns[2] > 1e6
+    assert passed.completion_ns[2] < 20_000
 
 
 @pytest.mark.soak(takes_s=5)
