@@ -75,9 +75,7 @@ def _place(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, base: Any,
     return (best >= 0 or need > 1) and _fill(view, jobs, cores, memory, base, headroom, j, need, best) >= 0.0
 
 
-def liquid(
-    view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, batch_us: Any = 10.0, headroom: Any = 1.0
-) -> None:
+def liquid(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, batch_us: Any = 0.0, headroom: Any = 1.0) -> None:
     """batch_us: jobs that come within it are placed together, the largest first, and who does not fit holds up nobody;
     0: at once, by arrival, and nobody overtakes."""
     base, listed = 1, 1 + 2 * view.n_kinds
