@@ -90,7 +90,7 @@ def run(session: Session) -> None:
         session.settings["classes_found"] = [int(n) for n in model.found(service.state)]
     for name, rounds in got.items():
         add_rows(session, name, rounds)
-    judge(session, chosen, got, longer)
+    judge(session, known, chosen, got, longer)
 
 
 Curves = dict[tuple[str, float], Slot]
@@ -203,8 +203,14 @@ def best_of(curve: Curves, shape: str) -> float:
     return max(slot.good_rps for (of, _), slot in curve.items() if of == shape)
 
 
+def most_rps(known: Measured) -> float:
+    """What no rule can answer more of: the best batch that takes no more than the whole limit, without a pause."""
+    return max(1e6 * n / us for n, us in known.takes_us.items() if n == 1 or us <= known.limit_us - rules.PATH_US)
+
+
 def judge(
     session: Session,
+    known: Measured,
     chosen: Mapping[str, Sequence[Rule]],
     got: Mapping[str, Sequence[Curves]],
     longer: Mapping[str, tuple[float, float]],
@@ -212,6 +218,7 @@ def judge(
     """The figure, and what each shape says. The best fixed rule of a round is that of the round: the better of the
     finalists."""
     ratios: dict[str, tuple[list[float], list[float]]] = {}
+    bounds: list[list[float]] = []  # over each of the two, of the shape that is judged
     for shape in SHAPES:
         ours = [best_of(curve, shape) for curve in got[POLICY]]
         fixed = {rule.name for found in chosen.values() for rule in found if not rule.alone}
@@ -220,6 +227,8 @@ def judge(
         for names in (fixed, alone):
             theirs = [max(best_of(got[name][i], shape) for name in names) for i in range(len(ours))]
             both.append(list(pairwise(ours, theirs).pairs))
+            if shape == JUDGED:
+                bounds.append([_over(most_rps(known), goodput) for goodput in theirs])
         ratios[shape] = (both[0], both[1])
         parts = {name: pairwise(ours, [best_of(c, shape) for c in got[name]]) for name in (NO_DROP, WAITS_TOO)}
         session.note(
@@ -240,6 +249,9 @@ def judge(
         for shape, pair in longer.items()
         for what, value in zip(("the best fixed batch", "one at a time"), pair, strict=True)
     }
+    bound = statistics.median(min(pair) for pair in zip(*bounds, strict=True))
+    beside |= {"bound: the best batch within the whole limit, always full": bound}
+    beside |= {"part of that bound": statistics.median(worse) / bound}
     session.figure(FIGURES[0], statistics.median(worse), runs=worse, beside=beside)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from numba import njit
 
-from .table import MEMORY, N_RESOURCES, REFUSED, RUNNING, WAITING
+from .table import MEMORY, N_RESOURCES, NO_CORE, REFUSED, RUNNING, WAITING
 
 NOBODY = -1
 
@@ -20,11 +20,14 @@ _part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)  # only policies ca
 def give(view: Any, cores: Any, c: Any, job: Any) -> None:
     """Have core c run `job` (a slot; NOBODY: nobody) from now on, by what stands in its quantum_ns, pace, share, part
     and take. The last word of a call counts. Giving a core to the job that has it applies a changed quantum, pace,
-    share or part."""
-    if cores[c].changed == 0:
-        cores[c].changed = view.changed + 2
-        view.changed = c
-    cores[c].want = job
+    share or part. A core that is not there ends the run."""
+    if c < 0 or c >= view.n_cores:
+        view.astray = NO_CORE
+    else:
+        if cores[c].changed == 0:
+            cores[c].changed = view.changed + 2
+            view.changed = c
+        cores[c].want = job
 
 
 @njit(inline="always")

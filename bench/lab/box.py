@@ -25,7 +25,8 @@ import numpy as np
 from ...runtime.errors import CorelaneError
 from ..harness.session import Session
 from . import boxloop, generators, loads, policy
-from .world import Costs, Machine, Ran, World
+from .runs import Wanted
+from .world import CALL_MOST_S, Costs, Machine, Ran, World, lost_in_a_call
 
 MEAN_US = 100.0
 SHORT_US, LONG_US, LONG_SHARE = 20.0, 500.0, 0.15  # of requests of two lengths
@@ -38,7 +39,8 @@ TRAIN, TRAINS = 300, 5
 TRAIN_NS = 5_000
 TICK_NS = 1_000_000  # between ticks, for policies that want no other calls
 AHEAD_NS = 2_000_000  # until the first instant of a run
-PATIENCE = 5  # times what a run takes at least
+PATIENCE, LEAST_S = 5, 5.0  # times what a run takes at least; and beyond, for a machine that others use too
+_lost: list[object] = []  # tables of policies that do not come back
 
 
 @dataclass(frozen=True)
@@ -128,14 +130,19 @@ def on_the_box(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], co
         one.join(max(ends_by - time.monotonic(), 0))
     slow = any(one.is_alive() for one in threads)
     words[boxloop.OVER] = 1
+    ends_by = time.monotonic() + CALL_MOST_S
     for one in threads:
-        one.join()
+        one.join(max(ends_by - time.monotonic(), 0))
+    if any(one.is_alive() for one in threads):
+        _lost.append(keep)  # the thread goes on with it
+        raise lost_in_a_call(chosen)
     del keep
     if failed:
         raise CorelaneError("run on the box", f"its cores are not allowed: {failed[0].strerror}", "choose others")
     ran = world.result(chosen, state)
     if slow:
         why = f"{int((~ran.over).sum())} of {len(load)} jobs were not over after {most_s:.1f} s: it decides too slowly"
+        why += ", or others have the cores"
         raise CorelaneError(f"run {chosen} on the box", why, "give it longer jobs, or longer quanta")
     end = max(int(ran.jobs["finish_ns"].max()), 1)
     stops = _stops(gaps, lines[:, boxloop.GAPS], end)
@@ -146,7 +153,7 @@ def on_the_box(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], co
 def _most_s(load: loads.Load, cores: int) -> float:
     """Seconds after which a run is given up: many times what it takes where decisions take no time."""
     whole_ns = float(load.jobs["at_ns"][-1]) + float(load.jobs["work_ns"].sum()) / cores
-    return PATIENCE * whole_ns / 1e9 + 1.0
+    return PATIENCE * whole_ns / 1e9 + LEAST_S
 
 
 def _stops(gaps: Any, counts: Any, end: int) -> Any:
@@ -233,6 +240,16 @@ def both(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], costs: C
     boxed = on_the_box(load, chosen, cores, costs)
     with_losses = simulated(load, chosen, len(cores), costs, boxed.stops)
     return boxed, with_losses, simulated(load, chosen, len(cores), costs)
+
+
+def rounds(
+    spec: str, settings: Mapping[str, float], load: Wanted, cores: Sequence[int], seeds: Sequence[int]
+) -> dict[str, Any]:
+    """A policy and a load through both, a round a seed: what `row_of` gives, and what a job costs besides its work."""
+    chosen, costs = policy.load(spec, settings), costs_of(cores)
+    pairs = [both(load.made(len(cores), seed), chosen, cores, costs) for seed in seeds]
+    row = {"policy": str(chosen), "cores": list(cores), "rounds": len(pairs), "switch_ns": costs.switch_ns}
+    return row | row_of(pairs)
 
 
 def _log_normal(at: float, cores: int, count: int, seed: int) -> loads.Load:

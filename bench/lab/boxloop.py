@@ -20,7 +20,7 @@ from ...libos.numba.atomics import atomic_add, cmpxchg, load_atomic, store_atomi
 from ..sim.kept import kept
 from .engine import arrive, decide, ends, timed, used_up
 from .rates import advance
-from .state import ARRIVES, FAR, SWITCH, TICKS_AT, WAKES_AT, State, apart
+from .state import ARRIVES, FAR, STUCK, SWITCH, TICKS_AT, WAKES_AT, State, apart
 from .table import ARRIVED, QUANTUM
 
 # Words that the threads share, a cache line apart.
@@ -62,7 +62,7 @@ def release_lock(me: Any, words: Any, lines: Any, shown: Any, s: State) -> Any:
             atomic_add(lines, LINE * c + EPOCH, 1)
     due = min(s.world[ARRIVES], s.world[TICKS_AT], s.world[WAKES_AT])
     store_atomic(words, DUE, due)
-    if due == FAR and s.told[0].n_idle == rows:
+    if (due == FAR and s.told[0].n_idle == rows) or s.world[STUCK]:
         store_atomic(words, OVER, 1)
     seen = load_atomic(lines, LINE * me + EPOCH)
     store_atomic(words, LOCK, 0)

@@ -49,6 +49,9 @@ def fill(session: Session, done: Sequence[Done]) -> None:
         session.stop(name, _end([row for row in session.arms if row["policy"] == name]))
     if named := [name for name, oracle in oracles.items() if oracle]:
         session.note(f"{', '.join(named)} is given what is to come: an oracle, no policy for a machine")
+    wrong = {row["policy"]: row["gifts_refused"] for row in session.arms if row["gifts_refused"]}
+    for name, count in wrong.items():
+        session.note(f"{name} gave {count:g} cores a run to jobs that could not have them (see `fits`, max_cores)")
     first = done[0].task
     session.settings |= {
         "message": "one simulated job, from its arrival to its end",

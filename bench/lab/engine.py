@@ -24,6 +24,7 @@ from .riders import board, scatter
 from .state import (
     ACTUATE,
     ARRIVES,
+    ASKS_FOR_EVER,
     BUCKET,
     BUCKET_ENDS,
     CALLS,
@@ -373,6 +374,9 @@ def decide(now: Any, event: Any, j: Any, c: Any, address: Any, tables: Any, s: S
         view.wake_ns = -1
         call_policy(address, tables)
         s.world[CALLS] += 1
+        if view.astray:
+            s.world[STUCK] = view.astray
+            return
         if s.settings[DECIDE] or s.settings[LOOK]:
             took = s.settings[DECIDE] + s.settings[LOOK] * view.n_jobs
             s.loop_free[0] = max(s.loop_free[0], now) + took
@@ -389,7 +393,7 @@ def decide(now: Any, event: Any, j: Any, c: Any, address: Any, tables: Any, s: S
             s.world[WAKES_AT] = view.wake_ns if view.wake_ns > now else FAR
             return
         event, j, c = WOKEN, -1, -1
-    s.world[STUCK] = 1
+    s.world[STUCK] = ASKS_FOR_EVER
 
 
 @inner
@@ -479,8 +483,9 @@ def stand_still(now: Any, s: State) -> None:
             slot_time(row, s)
 
 
-# As in bench/sim: nothing is allocated in here, so numba's reference counts are off.
-@kept(also=Path(__file__).parent, _nrt=False)
+# As in bench/sim: nothing is allocated in here, so numba's reference counts are off. Without the interpreter's lock, so
+# that a thread can see that a policy does not come back.
+@kept(also=Path(__file__).parent, nogil=True, _nrt=False)
 def run(max_events: Any, until: Any, address: Any, tables: Any, s: State) -> None:
     """Run until `max_events` more events have happened, the clock is at `until`, or nothing is left to happen."""
     now, rows = s.world[NOW], len(s.cores)

@@ -26,6 +26,9 @@ TABLES = ("view", "jobs", "cores", "kinds", "memory")
 KIND = "policies"  # the folder's name
 # Nothing in Python calls what a policy is made of.
 _OPTIONS = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# Of a user's own: an index beyond a table's end is seen, and nothing is read or written there. What numba raises then
+# is the only thing that such a policy may raise: it is checked as it is without.
+_OWN = {**_OPTIONS, "boundscheck": True}
 
 
 @lru_cache
@@ -39,7 +42,7 @@ def _types() -> tuple[Any, ...]:
 def _entry(policy: Any, defaults: Sequence[int | float], oracle: bool) -> Callable[..., None]:
     """The C entry point as a Python function for numba to compile. policy: a dispatcher.
 
-    What the policy returns, an exception too, is not looked at: the code is checked for what could raise one.
+    Of what the policy returns only that it left its tables is looked at: the code is checked for what else could raise.
     """
     from numba import carray, types
     from numba.core.extending import intrinsic
@@ -50,10 +53,10 @@ def _entry(policy: Any, defaults: Sequence[int | float], oracle: bool) -> Callab
 
         def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             context.add_linking_libs((overload.library,))
-            context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
-            return context.get_dummy_value()
+            status, _ = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
+            return status.is_error
 
-        return types.void(*given), emit
+        return types.boolean(*given), emit
 
     # The text is of our own words and numbers alone. Without a module's name its code would be of this process.
     tables = [*TABLES, *(["future"] if oracle else [])]
@@ -68,20 +71,27 @@ def _entry(policy: Any, defaults: Sequence[int | float], oracle: bool) -> Callab
     view = carray(first, 1)[0]
     room = view["room"]
     params = carray(par, view["n_params"])
-    call(view, {", ".join(given)})
+    if call(view, {", ".join(given)}):
+        view["astray"] = {t.NO_ROW}
 """
     exec(text, scope)
     return scope["entry"]  # type: ignore[no-any-return]
 
 
-def _kept(python: Callable[..., Any], kinds: Sequence[type], oracle: bool, check: Callable[[Any], None]) -> Any:
+def _kept(
+    python: Callable[..., Any],
+    kinds: Sequence[type],
+    oracle: bool,
+    options: dict[str, Any],
+    check: Callable[[Any], None],
+) -> Any:
     """Where its code is, or will be once it has passed the check; None: nowhere."""
     from numba.core.registry import cpu_target
 
     sources = [Path(inspect.getfile(made)).read_text() for made in (_entry, calls_outside)]
     made_with = (str(_types()), [kind.__name__ for kind in kinds], oracle, *sources)
     try:
-        key = fingerprint(python, _OPTIONS, str(cpu_target.target_context.codegen().magic_tuple()), *made_with)
+        key = fingerprint(python, options, str(cpu_target.target_context.codegen().magic_tuple()), *made_with)
         return HandlerCache(python, key, check, KIND)
     except (Unknown, RuntimeError, OSError, RecursionError):
         return None
@@ -91,8 +101,8 @@ def _kept(python: Callable[..., Any], kinds: Sequence[type], oracle: bool, check
 def entry_of(
     function: Callable[..., Any], name: str, defaults: tuple[int | float, ...], oracle: bool
 ) -> tuple[int, tuple[object, ...]]:
-    """Address of the C function, and what must stay alive. defaults: of its settings; oracle: it wants the future.
-    Refused for what may not be."""
+    """Address of the C function, and what must stay alive. name: "module:function" is a user's own; defaults: of its
+    settings; oracle: it wants the future. Refused for what may not be."""
     import numba
     from numba import types
     from numba.core.ccallback import CFunc
@@ -109,7 +119,8 @@ def entry_of(
         if needs:
             raise Refused(f"use policy {name}", why_not(needs), "a policy is arithmetic on the tables it is given")
 
-    kept = _kept(python, [type(d) for d in defaults], oracle, check)
+    options = _OWN if ":" in name else _OPTIONS
+    kept = _kept(python, [type(d) for d in defaults], oracle, options, check)
     found = kept.load_overload(signature, cpu_target.target_context) if kept is not None else None
     if found is not None:
         return int(found.library.get_pointer_to_function(found.fndesc.llvm_cfunc_wrapper_name)), (found,)
@@ -118,7 +129,8 @@ def entry_of(
     settings = tuple(types.float64 if isinstance(d, float) else types.int64 for d in defaults)
     try:
         policy.compile((*given, *settings))  # so that what it says is of this one
-        made = _entry(policy, defaults, oracle)
+        called = numba.njit(**options)(python) if options is not _OPTIONS else policy
+        made = _entry(called, defaults, oracle)
         entry = CFunc(made, normalize_signature(signature), {}, {"error_model": "numpy", "nopython": True})
         if kept is not None:
             entry._cache = kept
@@ -129,4 +141,4 @@ def entry_of(
         said = said_by_numba(error, python.__code__.co_filename)
         raise Refused(f"use policy {name}", f"numba cannot compile it: {said}", "see bench/lab/README.md") from error
     check(entry)
-    return int(entry.address), (policy, entry)
+    return int(entry.address), (called, entry)

@@ -24,7 +24,7 @@ def measured(ran: Ran) -> dict[str, float]:
 
     slowdown: completion over what the job takes alone on its least cores at speed 1. utilisation: of all cores' time
     until the end. jain_kinds: of the kinds' mean rates of progress over slowdown 1; jain_cores: of the time that cores
-    had jobs, over all cores.
+    had jobs, over all cores. gifts: cores given, for each job; gifts_refused: those that could not be.
     """
     over, load = ran.over, ran.load
     done = ran.completion_ns[over]
@@ -43,6 +43,7 @@ def measured(ran: Ran) -> dict[str, float]:
         "preempted": float(ran.jobs["preempted"].sum() / len(load)),
         "calls": ran.calls / len(load),
         "gifts": ran.gifts / len(load),
+        "gifts_refused": float(ran.refused),
         "loop_busy": (ran.decided_ns + ran.gifts * ran.machine.costs.actuate_ns / ran.machine.loops) / span,
         "busy_core_s": float(ran.series[:, 1].sum() / 1e9),
     }

@@ -40,6 +40,11 @@ class Policy:
     sweep: Mapping[str, tuple[float, ...]]
     keep: tuple[object, ...] = field(default=(), repr=False, compare=False)
 
+    @property
+    def own(self) -> bool:
+        """Whether it is a user's own, of which anything may be expected."""
+        return ":" in self.name
+
     def __str__(self) -> str:
         given = ", ".join(f"{name}={value:g}" for name, value in self.settings.items())
         return f"{self.name} ({given})" if given else self.name

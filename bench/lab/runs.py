@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from ...runtime.errors import CorelaneError
 from . import generators, loads, measures, policy
@@ -97,11 +98,26 @@ def _in_processes(tasks: Sequence[Task], processes: int) -> Iterator[tuple[int, 
             try:
                 yield i, future.result()
             except BrokenProcessPool as error:
-                names = ", ".join(sorted({task.policy for task in tasks}))
-                why = "a policy ended the process that called it, as by writing far from its tables"
-                raise CorelaneError(f"run {names}", why, "run them one by one to see which") from error
+                raise _ended(sorted({task.policy for task in tasks})) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ended(names: Sequence[str]) -> CorelaneError:
+    """Of policies one of which took its process with it."""
+    why = "a policy ended the process that called it, as by writing into tables what cannot be"
+    return CorelaneError(f"run {', '.join(names)}", why, "run them one by one to see which" if names[1:] else "")
+
+
+def in_a_child(name: str, function: Callable[..., Any], *given: Any) -> Any:
+    """What the function gives, in a process of its own: a policy of that name which ends it ends nothing else."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        with _own_script():
+            future = pool.submit(function, *given)
+        try:
+            return future.result()
+        except BrokenProcessPool as error:
+            raise _ended([name]) from error
 
 
 @contextmanager

@@ -18,6 +18,7 @@ NOW, EVENTS, CALLS, GIVEN, REFUSED_GIFTS, NEXT, DONE_JOBS, STUCK, FREE_SLOTS, N_
 DECIDED_NS, ARRIVES, TICKS_AT, WAKES_AT, STOPS_AT, NEXT_STOP, IN_BUCKET, BUCKET_ENDS = 10, 11, 12, 13, 14, 15, 16, 17
 N_WORLD = 18
 MOST_CALLS = 100_000  # of a policy at one instant: more, and it is stuck
+ASKS_FOR_EVER = 1 << 8  # in STUCK; else what stands in view.astray
 # Columns of `series`, a row a bucket of time: summed over it, ns of cores held and of cores at work, of jobs that wait.
 HELD, WORKED, WAITED = 0, 1, 2
 

@@ -20,6 +20,8 @@ TICK, ARRIVED, DONE, QUANTUM, PHASE, WOKEN = 0, 1, 2, 3, 4, 5
 FREE, WAITING, RUNNING = 0, 1, 2
 # `job.promised`: PROMISED is the policy's word that the deadline will be kept; see acts.refuse.
 PROMISED, REFUSED = 1, -2
+# `view.astray`: it gave a core that is not there; it looked beyond the end of a table.
+NO_CORE, NO_ROW = 1, 2
 
 _I, _F = np.int64, np.float64
 
@@ -59,6 +61,7 @@ VIEW = _row(
     ("random",),
     ("n_memory",),
     ("n_params",),
+    ("astray",),
 )
 
 JOB = _row(

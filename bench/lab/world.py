@@ -6,6 +6,8 @@ ran.jobs["finish_ns"] - load.jobs["at_ns"]
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,6 +21,7 @@ from .policy import Policy, known
 from .watch import N_WATCHED
 
 MOST_CORES, MOST_SEATS = 4096, 1024
+CALL_MOST_S = 10.0  # of a policy: longer, and it does not come back
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,36 @@ def compile_loop() -> None:
     del keep
 
 
+def _run_beside(policy: Policy, given: tuple[Any, ...], keep: object, world: Any) -> None:
+    """Run the loop on a thread, and look whether it goes on."""
+
+    def call() -> None:
+        try:
+            engine.run(*given)
+        finally:
+            ended.set()
+            del refs[:]
+
+    if not engine.run.signatures:  # what that takes is no call's
+        compile_loop()
+    refs, ended = [keep], threading.Event()
+    threading.Thread(target=call, daemon=True).start()
+    seen, wait_s, since = (-1, -1), 0.001, time.monotonic()
+    while not ended.wait(wait_s):
+        wait_s = min(2 * wait_s, 0.1)
+        at, seen = seen, (int(world[st.EVENTS]), int(world[st.CALLS]))
+        if at != seen:
+            since = time.monotonic()
+        elif time.monotonic() - since > CALL_MOST_S:
+            raise lost_in_a_call(policy)
+
+
+def lost_in_a_call(policy: Policy) -> CorelaneError:
+    """Of a policy that does not come back."""
+    why = f"it has not come back from a call for {CALL_MOST_S:g} s: it may loop for ever"
+    return CorelaneError(f"run {policy.name}", why, "let each of its loops end: lists end at -1")
+
+
 class World:
     """A load and a machine, on which policies run one after the other, each from the start.
 
@@ -156,9 +189,14 @@ class World:
         self._interval, self._room, self._buckets, self._seed = interval_ns, min(room, len(load) + 1), buckets, seed
 
     def run(self, policy: Policy, *, events: int = 1 << 60, until_ns: int = st.FAR - 1) -> Ran:
-        """Until all jobs are over, the policy leaves what is left alone, or so many events or ns have passed."""
+        """Until all jobs are over, the policy leaves what is left alone, or so many events or ns have passed.
+        CorelaneError if a user's own policy does not come back from a call; the thread that calls it is lost then."""
         state, tables, keep = self.prepared(policy)
-        engine.run(events, until_ns, np.uint64(policy.address), tables, state)
+        given = (events, until_ns, np.uint64(policy.address), tables, state)
+        if policy.own:
+            _run_beside(policy, given, keep, state.world)
+        else:
+            engine.run(*given)
         del keep
         return self.result(policy, state)
 
@@ -174,11 +212,23 @@ class World:
         return state, tuple(np.uint64(a.ctypes.data) for a in arrays), arrays
 
     def result(self, policy: Policy, state: st.State) -> Ran:
-        """What became of the load. CorelaneError if the policy asked to be called for ever."""
+        """What became of the load. CorelaneError if the policy asked to be called for ever, or left its tables."""
         world = state.world
         if world[st.STUCK]:
-            why = f"it asks to be called again at once, {st.MOST_CALLS} times over, at {int(world[st.NOW])} ns"
-            raise CorelaneError(f"run {policy.name}", why, "call wake_at(view, now) only after something was given")
+            why, hint = {
+                t.NO_CORE: ("it gives a core that is not there", "rows of cores are 0 to view.n_cores - 1, -1 is none"),
+                t.NO_ROW: (
+                    "it looks beyond the end of a table",
+                    "slots of jobs are below view.room, WORDS says how long memory is, -1 is none",
+                ),
+            }.get(
+                int(world[st.STUCK]),
+                (
+                    f"it asks to be called again at once, {st.MOST_CALLS} times over",
+                    "call wake_at(view, now) only after something was given",
+                ),
+            )
+            raise CorelaneError(f"run {policy.name}", f"{why}, at {int(world[st.NOW])} ns", hint)
         whole = (int(world[i]) for i in (st.NOW, st.EVENTS, st.CALLS, st.GIVEN, st.REFUSED_GIFTS, st.DECIDED_NS))
         bucket = int(state.settings[st.BUCKET])
         arrays = (state.results, state.series, state.held_ns, state.watched)

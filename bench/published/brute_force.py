@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.errors import CorelaneError
 from ..lab.mechanisms import gain, packing, shares
 
 
@@ -63,10 +64,19 @@ def optimus(rng: Any) -> tuple[float, float]:
     return ours, min(best.values())
 
 
+def _scipy() -> Any:
+    """scipy.optimize; CorelaneError if it is not installed."""
+    try:
+        from scipy import optimize  # type: ignore[import-untyped, unused-ignore]
+    except ImportError as error:
+        what = "compare planners with exact answers"
+        raise CorelaneError(what, "scipy is not installed", "pip install 'corelane[lab]'") from error
+    return optimize
+
+
 def synergy(rng: Any) -> tuple[float, float]:
     """Least normalised throughput of the jobs of a loop with ours (negative), and the greatest by a linear program."""
-    from scipy.optimize import linprog  # type: ignore[import-untyped, unused-ignore]
-
+    linprog = _scipy().linprog
     n = int(rng.integers(2, 7))
     resources = 2
     demand = rng.uniform(0.05, 3.0, (resources, n))
@@ -127,8 +137,7 @@ def elasticflow(rng: Any) -> tuple[float, float]:
 
 def _feasible(work: Any, scale: Any, due: Any, ends: Any, cores: int) -> bool:
     """Whether 1, 2 or 4 cores or none in each span for each job can be found with which all are done in time."""
-    from scipy.optimize import LinearConstraint, milp  # type: ignore[import-untyped, unused-ignore]
-
+    optimize = _scipy()
     n, spans, steps = len(work), len(ends), (1, 2, 4)
     lengths = np.diff(np.append(0.0, ends))
     places = list(itertools.product(range(n), range(spans), range(len(steps))))
@@ -147,7 +156,9 @@ def _feasible(work: Any, scale: Any, due: Any, ends: Any, cores: int) -> bool:
         low.append(work[i] * (1 - 1e-6))
         high.append(np.inf)
     one = np.ones(len(places))
-    done = milp(0 * one, constraints=LinearConstraint(np.array(rows), low, high), integrality=one, bounds=(0, 1))
+    done = optimize.milp(
+        0 * one, constraints=optimize.LinearConstraint(np.array(rows), low, high), integrality=one, bounds=(0, 1)
+    )
     return bool(done.success)
 
 

@@ -38,8 +38,9 @@ def deadlines(rng: Any, cores: int) -> Load:
     return Load(kinds, jobs(_arrivals(rng, work, cores, 0.9), work, rng.integers(0, 4, 600), due, 1.0, work))
 
 
-def training(rng: Any, cores: int) -> Load:
-    """Elastic jobs that report losses and gradient noise; what they have left and how they scale is not declared."""
+def training(rng: Any, cores: int, load: float = 0.6) -> Load:
+    """Elastic jobs that report losses and gradient noise; what they have left and how they scale is not declared. For
+    most of the time there are fewer jobs than cores."""
     kinds, lengths = [], MEAN_NS * np.exp(rng.standard_normal(12))
     for length in lengths:
         floor, scale = float(rng.uniform(0.02, 0.2)), float(length * rng.uniform(0.05, 0.3))
@@ -59,7 +60,12 @@ def training(rng: Any, cores: int) -> Load:
         )
     kind = rng.integers(0, 12, 400)
     work = lengths[kind] * rng.uniform(0.9, 1.1, 400)
-    return Load(tuple(kinds), jobs(_arrivals(rng, work, cores, 0.6), work, kind))
+    return Load(tuple(kinds), jobs(_arrivals(rng, work, cores, load), work, kind))
+
+
+def pressed(rng: Any, cores: int) -> Load:
+    """The same under pressure: more work than the cores can do while it comes, so that most jobs wait."""
+    return training(rng, cores, 1.3)
 
 
 def partial(rng: Any, cores: int) -> Load:
@@ -129,14 +135,15 @@ def dispersed(rng: Any, cores: int) -> Load:
 
 
 def sessions(rng: Any, cores: int) -> Load:
-    """Requests to five models, three times as many as the cores could serve one at a time."""
+    """Requests to five models, eight times as many as the cores could serve one at a time: about as many as they can
+    in batches within the limits."""
     kinds = tuple(
         Kind(cls=i, batch_fixed_ns=int(f * 1e3), batch_item_ns=int(item * 1e3), limit_ns=int(limit * 1e3))
         for i, (f, item, limit) in enumerate(SESSIONS)
     )
     alone = np.array([1e3 * (fixed + item) for fixed, item, _ in SESSIONS])
     kind = rng.integers(0, len(SESSIONS), 20_000)
-    return Load(kinds, jobs(_arrivals(rng, alone[kind], cores, 3.0), alone[kind], kind))
+    return Load(kinds, jobs(_arrivals(rng, alone[kind], cores, 8.0), alone[kind], kind))
 
 
 def bursts(rng: Any, cores: int) -> Load:
@@ -159,7 +166,7 @@ def bursts(rng: Any, cores: int) -> Load:
 LOADS: dict[str, Callable[[Any, int], Load]] = {
     f.__name__: f
     for f in (
-        heavy, deadlines, training, partial, recurring, resources, gangs, weighted, pipelines, dispersed, bursts,
-        sessions,
+        heavy, deadlines, training, pressed, partial, recurring, resources, gangs, weighted, pipelines, dispersed,
+        bursts, sessions,
     )
 }  # fmt: skip

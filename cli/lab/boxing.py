@@ -12,7 +12,7 @@ from ..usage import WrongUsage, words_are_wrong
 def run(options: argparse.Namespace) -> int:
     """Both sides, round by round, and the medians of their ratios."""
     from ...bench.harness.machine import allowed_cpus
-    from ...bench.lab import box, policy
+    from ...bench.lab import box, policy, runs
     from .running import wanted
 
     cores = tuple(options.cores or allowed_cpus()[:2])
@@ -22,19 +22,17 @@ def run(options: argparse.Namespace) -> int:
         load, chosen = wanted(options.load), policy.load(options.policy, options.set)
     if chosen.oracle:
         raise CorelaneError(f"run {options.policy} on the box", "it is an oracle", "nobody knows the future there")
-    costs = box.costs_of(cores)
-    rounds = range(options.seed, options.seed + options.rounds)
-    pairs = [box.both(load.made(len(cores), seed), chosen, cores, costs) for seed in rounds]
-    row = {"policy": str(chosen), "cores": list(cores), "switch_ns": costs.switch_ns, **box.row_of(pairs)}
+    given = (options.policy, options.set, load, cores, range(options.seed, options.seed + options.rounds))
+    row = runs.in_a_child(options.policy, box.rounds, *given) if chosen.own else box.rounds(*given)
     if options.json:
         print(json.dumps(row))
         return 0
-    print(f"{chosen} on cores {', '.join(map(str, cores))}: {row['n']} jobs in {len(pairs)} rounds")
+    print(f"{chosen} on cores {', '.join(map(str, cores))}: {row['n']} jobs in {row['rounds']} rounds")
     for p in box.PERCENTILES:
         box_us, model_us = row[f"box_p{p}_us"], row[f"model_p{p}_us"]
         error, plain = 100 * row[f"p{p}_error"], 100 * row[f"plain_p{p}_error"]
         off = f"{error:+.1f} % ({plain:+.1f} % without losses)"
         print(f"  p{p}: box {box_us:.1f} us, simulated {model_us:.1f} us: {off}")
     gone = f"the cores lost {100 * row['stopped']:.2g} % of their time"
-    print(f"  a job costs {costs.switch_ns} ns besides its work; {gone}")
+    print(f"  a job costs {row['switch_ns']} ns besides its work; {gone}")
     return 0

@@ -177,12 +177,15 @@ def _policies(options: argparse.Namespace) -> list[tuple[str, Mapping[str, float
 
 def run(options: argparse.Namespace) -> int:
     """Run the policies, and with `compare` sweep their settings before; then say what came of it."""
+    from ...bench.harness import plot
     from ...bench.harness.session import Session
     from ...bench.lab import comparing, runs
 
     for path in (options.json if options.json != "-" else None, options.plot):
         if path:
             check_writable(Path(path))
+    if options.plot:
+        plot.check()
     with words_are_wrong():
         load, policies = wanted(options.load), _policies(options)
         machines = [machine_of(options, count, load) for count in options.cores]

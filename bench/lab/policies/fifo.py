@@ -1,4 +1,5 @@
-"""First come, first served: each job gets the cores that it asks for at least, when those before it have theirs."""
+"""First come, first served: each job gets the cores that it asks for at least, when those before it have theirs; in
+batches of a fixed size, if wanted."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from typing import Any
 from ..acts import fits, forgo, give, waits_longest, wake_at
 
 SOURCE = "the baseline"
-SWEEP: dict[str, tuple[float, ...]] = {}
+SWEEP: dict[str, tuple[float, ...]] = {"batch": (1, 4, 16, 64)}
 
 
-def fifo(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any) -> None:
+def fifo(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, batch: Any = 1) -> None:
     """The job that waits longest gets its least number of cores as soon as so many are idle, and their loops have the
-    memory. Nobody overtakes."""
+    memory. Nobody overtakes. batch: with it begin others of its kind that wait, so many together at most."""
     job = waits_longest(view, jobs)
     if job < 0 or kinds[jobs[job].kind].min_cores > view.n_idle:
         return
@@ -23,6 +24,7 @@ def fifo(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any) -> None:
         if core < 0:
             forgo(view, cores, job)
             return
+        cores[core].take = batch
         give(view, cores, core, job)
         core = cores[core].next_idle
     if core >= 0 and view.n_waiting > 1:

@@ -76,7 +76,8 @@ def _place(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, base: Any,
 
 
 def liquid(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, batch_us: Any = 0.0, headroom: Any = 1.0) -> None:
-    """batch_us: jobs that come within it are placed together, the largest first; 0: at once, by arrival."""
+    """batch_us: jobs that come within it are placed together, the largest first, and who does not fit holds up nobody;
+    0: at once, by arrival, and nobody overtakes."""
     base, listed = 1, 1 + 2 * view.n_kinds
     if view.job >= 0 and (view.event == PHASE or view.event == DONE):
         at = base + 2 * jobs[view.job].kind

@@ -6,7 +6,6 @@ from typing import Any
 
 from ..mechanisms import gain, trace
 from ..mechanisms.ranking import TARGET, enact
-from ..table import TICK, WOKEN
 
 SOURCE = "Pollux, OSDI 2021: goodput (throughput times statistical efficiency), cores and batch together; greedy"
 SWEEP: dict[str, tuple[float, ...]] = {"settle_us": (0, 100, 1000)}
@@ -19,8 +18,7 @@ def pollux(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, settle_us:
     settle_us: for so long after it shared out nobody is changed; who comes begins on idle cores. With scaling not
     declared, it is fitted to the rates that are seen."""
     rows = 1 + trace.WORDS * view.n_kinds
-    if view.job >= 0 and view.event != TICK and view.event != WOKEN:
-        trace.note_rate(jobs, cores, kinds, memory, 1, view.job)
+    trace.note_rates(view, jobs, cores, kinds, memory, 1)
     still = settle_us > 0.0 and view.now_ns < memory[_LAST] + settle_us * 1000.0 and view.n_idle == 0
     n = 0
     j = view.first
@@ -28,7 +26,7 @@ def pollux(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, settle_us:
         kind, row = kinds[jobs[j].kind], rows + gain.ROW * n
         memory[row + gain.WEIGHT] = jobs[j].weight
         memory[row + gain.SERIAL] = trace.serial(kinds, memory, 1, jobs[j].kind)
-        memory[row + gain.SYNC] = trace.sync(kinds, jobs[j].kind)
+        memory[row + gain.SYNC] = trace.sync(kinds, memory, 1, jobs[j].kind)
         memory[row + gain.LEAST] = kind.min_cores
         memory[row + gain.MOST] = min(kind.max_cores, view.n_cores)
         memory[row + gain.NOISE], memory[row + gain.BATCH] = jobs[j].noise, kind.max_batch

@@ -1,4 +1,5 @@
-"""Cost of time and energy by a bandit: for tasks that recur, which batch and how many cores cost least, by trying."""
+"""Cost of time and energy by a bandit: for tasks that recur, which batch and how many cores cost least, by trying; a
+batch beyond one that cost more than a smaller one is not tried."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from ..mechanisms.ranking import begin
 from ..mechanisms.tool import tool
 from ..table import DONE
 
-SOURCE = "Zeus, NSDI 2023: Thompson sampling over recurrences of a job; core time stands for joules"
+SOURCE = "Zeus, NSDI 2023: Thompson sampling over recurrences of a job, pruned; core time stands for joules"
 SWEEP: dict[str, tuple[float, ...]] = {"energy": (0.0, 0.5, 1.0)}
 BATCHES, COUNTS = 4, 3  # arms: batches from 1 to the greatest, and the least number of cores, twice, four times that
 WORDS = (0, 0, 0, BATCHES * COUNTS * bandit.WORDS)
@@ -32,7 +33,7 @@ def _choose(view: Any, jobs: Any, kinds: Any, memory: Any, j: Any) -> None:
     kind = kinds[jobs[j].kind]
     batches, counts = BATCHES if kind.max_batch > 1.0 else 1, _counts(view, kind)
     at = BATCHES * COUNTS * bandit.WORDS * jobs[j].kind
-    arm = bandit.choose(view, memory, at, batches * counts) if kind.recurs else 0
+    arm = bandit.choose(view, memory, at, batches * counts, batches) if kind.recurs else 0
     jobs[j].memory[_ARM], jobs[j].memory[_CORES] = 1 + arm, kind.min_cores << (arm // batches)
     if batches > 1:
         jobs[j].batch = kind.max_batch ** (float(arm % batches) / (batches - 1))

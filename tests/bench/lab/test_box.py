@@ -43,7 +43,8 @@ def test_quanta_and_preemption_keep_what_is_done():
 
 @pytest.mark.soak(takes_s=40)
 def test_a_policy_that_cannot_keep_up_is_given_up_and_told(monkeypatch):
-    monkeypatch.setattr(box, "PATIENCE", 0.0)  # a second is left
+    monkeypatch.setattr(box, "PATIENCE", 0.0)
+    monkeypatch.setattr(box, "LEAST_S", 1.0)
     long = loads.Load((loads.Kind(),), loads.jobs(np.arange(30), np.full(30, 100e6)))
     with pytest.raises(CorelaneError, match="of 30 jobs were not over"):
         box.on_the_box(long, policy.load("fifo"), CORES[:1], Costs())

@@ -1,6 +1,8 @@
 """Policies by name and of one's own; what they cannot do; the interface's page."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -119,11 +121,48 @@ def test_a_policy_that_asks_for_ever_is_told_so(run, write_policy):
         run([0], [10.0], chosen=write_policy(text))
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("    give(view, cores, -1, view.first)\n", "a core that is not there"),  # it was lost, and nobody told
+        ("    give(view, cores, view.n_cores, view.first)\n", "a core that is not there"),
+        ("    if jobs[view.room + 1].declared_ns >= 0.0:\n        take(view, cores, 0)\n", "beyond the end of a table"),
+        ("    memory[0] = 1.0\n", "beyond the end of a table.*WORDS"),
+    ],
+)
+def test_who_leaves_the_tables_is_told_so(run, write_policy, body, why):
+    with pytest.raises(CorelaneError, match=why):
+        run([0, 5], [10.0, 10.0], chosen=write_policy(HEAD + MINE + body))
+
+
+FOR_EVER = """
+import sys
+from corelane.bench.lab import loads, policy, world
+from corelane.runtime.errors import CorelaneError
+
+world.CALL_MOST_S = 0.2
+sys.path.insert(0, sys.argv[1])
+load = loads.Load((loads.Kind(),), loads.jobs([0, 10], [50.0, 50.0]))
+try:
+    world.World(load, world.Machine(1)).run(policy.load("mine:mine"))
+except CorelaneError as error:
+    print(error)
+"""
+
+
+def test_a_policy_that_does_not_come_back_is_told_so(write_policy, tmp_path):
+    """Its run once hung, and heeded no interrupt."""
+    write_policy(HEAD + MINE + "    while view.n_jobs >= 0:\n        view.random += 1\n")
+    words = [sys.executable, "-c", FOR_EVER, str(tmp_path)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=200)
+    assert "it has not come back from a call for 0.2 s" in done.stdout
+
+
 def test_the_interfaces_page_has_every_field_that_a_policy_sees():
     text = (ROOM / "README.md").read_text()
     words = set(re.findall(r"\w+", text))
     private = {"last", "waiting_last", "before", "ahead", "idle_before", "want", "changed", "n_refused", "n_memory"}
-    private |= {"n_params", "wake_ns", "held_of_ns", "tail_core", "random"}
+    private |= {"n_params", "wake_ns", "held_of_ns", "tail_core", "random", "astray"}
     missing = {n for dtype in (t.VIEW, t.JOB, t.CORE, t.KIND) for n in dtype.names} - words - private
     assert not missing
 

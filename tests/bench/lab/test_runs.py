@@ -72,9 +72,25 @@ def test_the_same_in_processes_as_here():
 
 
 def test_a_policy_that_ends_its_process_is_told_so(write_policy, tmp_path):
-    far = "def mine(view, jobs, cores, kinds, memory):\n    jobs[1 << 40].memory[0] = 1.0\n"
+    far = "def mine(view, jobs, cores, kinds, memory):\n    view.changed = 1 << 40\n"
+    spec = write_policy(far)
     with pytest.raises(CorelaneError, match="ended the process"):
-        runs.every(tasks([(write_policy(far), {})]), 1)
+        runs.every(tasks([(spec, {})]), 1)
+    with pytest.raises(CorelaneError, match="ended the process"):
+        runs.in_a_child(spec, runs.one, tasks([(spec, {})])[0])
+
+
+def test_cores_given_to_who_cannot_have_them_are_told(write_policy):
+    text = (
+        "from corelane.bench.lab.acts import give\n"
+        "def mine(view, jobs, cores, kinds, memory):\n"
+        "    if view.n_waiting and view.idle >= 0:\n"
+        "        give(view, cores, view.idle, view.room + 7 if jobs[view.first].id % 2 else view.waiting[0])\n"
+    )
+    wanted = tasks([(write_policy(text), {})], load=runs.Wanted("exponential", {"jobs": 50}))
+    with Session("lab", seconds=0.1) as session:
+        comparing.fill(session, [runs.one(task) for task in wanted])
+    assert "cores a run to jobs that could not have them" in " ".join(session.document()["settings"]["notes"])
 
 
 def test_ray_is_asked_for_by_name(monkeypatch):

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 
 import pytest
 
@@ -22,7 +23,7 @@ def said(capsys, *words, code=0):
 
 def test_the_list_has_policies_and_generators(capsys):
     text = said(capsys, "list")
-    assert "fifo: the baseline" in text
+    assert "fifo (batch=1): the baseline" in text
     assert "cluster: The mix of a production cluster" in text
     found = json.loads(said(capsys, "list", "--json"))
     assert {"fifo", "priority"} <= {p["name"] for p in found["policies"]}
@@ -53,6 +54,17 @@ def test_a_run_prints_a_table_and_writes_what_was_asked_for(capsys, tmp_path):
     assert document["settings"]["load"] == {"generator": "exponential", "jobs": 200.0}
     assert (tmp_path / "a.png").stat().st_size > 10_000
     assert "fifo" in (tmp_path / "page" / "index.html").read_text()
+
+
+def test_without_the_extra_all_but_plots_is_there(capsys, monkeypatch, tmp_path):
+    """What is missing was told once all had run."""
+    for name in ("matplotlib", "ray"):
+        monkeypatch.setitem(sys.modules, name, None)
+    words = ["run", "--policy", "fifo", "--load", SMALL, "--cores", "2", "--seeds", "1"]
+    assert "fifo" in said(capsys, *words)
+    err = said(capsys, *words, "--plot", str(tmp_path / "a.png"), code=1)
+    assert "pip install 'corelane[plot]'" in err
+    assert "1 of 1" not in err
 
 
 def test_the_document_alone_on_stdout(capsys):

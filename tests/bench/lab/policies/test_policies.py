@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cltest.cbuild import ROOT
 
-from corelane.bench.lab import generators, invariants, loads, policy, world
+from corelane.bench.lab import engine, generators, invariants, loads, policy, world
 from corelane.bench.lab import table as t
 from corelane.bench.lab.loads import Kind, Phase
 
@@ -262,11 +262,19 @@ def test_a_batch_is_chosen_for_its_goodput(run):
 @pytest.mark.soak(takes_s=10)
 def test_estimated_demand_lets_jobs_share_a_core(run):
     kind = Kind(phases=(Phase(use=0.4),))
-    ran = run([0, 2000, 2000], [1000.0] * 3, (kind,), seats=2, chosen="liquid")
+    at_once = {"chosen": "liquid", "settings": {"batch_us": 0.0}}
+    ran = run([0, 2000, 2000], [1000.0] * 3, (kind,), seats=2, **at_once)
     assert ran.completion_ns.tolist() == [1000, 1000, 1000]
     whole = Kind()
-    ran = run([0, 2000, 2000], [1000.0] * 3, (whole,), seats=2, chosen="liquid")
+    ran = run([0, 2000, 2000], [1000.0] * 3, (whole,), seats=2, **at_once)
     assert ran.completion_ns.tolist() == [1000, 1000, 2000]
+    # A gang that does not fit held up all that came after it.
+    kinds = (whole, Kind(min_cores=2, max_cores=2))
+    jobs = ([0, 100, 200], [1e6, 1000.0, 1000.0], kinds)
+    held = run(*jobs, kind=[0, 1, 0], cores=2, **at_once)
+    passed = run(*jobs, kind=[0, 1, 0], cores=2, chosen="liquid", settings={"batch_us": 10.0})
+    assert held.completion_ns[2] > 1e6
+    assert passed.completion_ns[2] < 20_000
 
 
 @pytest.mark.soak(takes_s=5)
@@ -335,3 +343,60 @@ def test_stages_that_wait_anyway_are_paced(run):
     paced = run([0], [1e6], (pipe,), cores=2, chosen="envpipe", settings={"margin": 0.0})
     assert [paced.completion_ns[0], fast.completion_ns[0]] == pytest.approx([750_000, 750_000], abs=2)
     assert paced.series[:, 1].sum() == pytest.approx(fast.series[:, 1].sum() * (1 + 1 / 3) / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("speeds", [(1.0,), (1.0, 0.6, 1.5)])
+def test_pacing_moves_no_critical_path_and_holds_no_more(run, speeds):
+    """The slowest stage is the same one as before, at full pace; cores, and the memory of a stage with them, are held
+    for no longer."""
+    for seed in range(20):
+        parts = np.random.default_rng(seed).uniform(0.3, 1.0, 4)
+        pipe = Kind(min_cores=4, max_cores=4, stages=tuple(float(p) for p in parts / parts.sum()))
+        chosen = policy.load("envpipe")
+        load = loads.Load((pipe,), loads.jobs([0], [1e7]))
+        state, tables, keep = world.World(load, world.Machine(4, speeds=speeds)).prepared(chosen)
+        engine.run(1 << 60, 1000, np.uint64(chosen.address), tables, state)
+        cores = state.cores
+        before = cores["speed"] / np.array(pipe.stages)[cores["stage"]]
+        after = before * cores["pace"]
+        assert before.argmin() == after.argmin(), f"seed {seed}"
+        assert after.min() == before.min(), f"seed {seed}"
+        assert (cores["pace"] < 1.0).sum() >= 2, f"seed {seed}"
+        del keep
+        held = [
+            run([0], [1e7], (pipe,), cores=4, speeds=speeds, chosen=p).jobs["attained_ns"][0]
+            for p in ("envpipe", "fifo")
+        ]
+        assert held[0] == pytest.approx(held[1], rel=1e-6)
+
+
+def test_who_shares_what_is_left_and_who_goes_first(run):
+    """Baselines once left cores idle beside jobs that could use them."""
+    kind, work = Kind(max_cores=4), [4e5, 4e5]
+    assert run([0, 0], work, (kind,), cores=4, chosen="fair").completion_ns.tolist() == [4e5, 4e5]
+    even = run([0, 0], work, (kind,), cores=4, chosen="fair", settings={"grow": 1})
+    assert even.completion_ns.tolist() == [2e5, 2e5]
+    due = {"deadline_ns": [900_000, 100_000]}
+    first = run([0, 0], work, (kind,), cores=4, chosen="edf", settings={"grow": 2}, **due)
+    assert first.completion_ns.tolist() == [200_000, 100_000]
+    left = run([0, 0], work, (kind,), cores=4, chosen="edf", settings={"grow": 1}, **due)
+    assert left.completion_ns[1] == pytest.approx(4e5 / 3, abs=2)
+
+
+def test_a_fixed_batch_is_a_static_setting(run):
+    kind = Kind(max_batch=16.0, noise=50.0, serial=0.5)
+    one = run([0], [1e6], (kind,), chosen="static", settings={"batch": 0.0}).completion_ns[0]
+    assert run([0], [1e6], (kind,), chosen="static", settings={"batch": 1.0}).completion_ns[0] < 0.9 * one
+    assert run([0], [1e6], (kind,), chosen="optimus", settings={"batch": 1.0}).completion_ns[0] < 0.9 * one
+    served = Kind(batch_fixed_ns=100, batch_item_ns=10)
+    ran = run([0, 1, 2, 3], [110.0] * 4, (served,), chosen="fifo", settings={"batch": 8})
+    assert ran.completion_ns.tolist() == [110, 110 + 130 - 1, 110 + 130 - 2, 110 + 130 - 3]
+
+
+def test_arms_beyond_a_rise_are_not_tried(run):
+    """Noise of 0.5: the least batch is best, and the largest takes 20 times as long. It was tried with each number of
+    cores."""
+    kind = Kind(max_cores=4, serial=0.1, max_batch=32.0, noise=0.5)
+    at = np.arange(40) * 30_000_000
+    took = run(at, [1e6] * 40, (kind,), cores=4, chosen="zeus").completion_ns
+    assert took.max() < 4e6
