@@ -127,38 +127,127 @@ static bool find_ring(const void *base, uint64_t bytes, uint32_t index, struct c
     return true;
 }
 
+/* The messages of a group, n_lines records from `line` on, into out. Returns how many; 0: it is none. */
+static uint32_t messages_of(const uint64_t *line, uint32_t n_lines, void *out)
+{
+    struct cl_trace_group g;
+    memcpy(&g, line, sizeof g);
+    for (uint32_t i = 0; i < g.n; i++) {
+        struct cl_trace_member m = g.first;
+        if (i) {
+            struct cl_trace_more more;
+            uint32_t of = 1 + (i - 1) / CL_TRACE_MORE_EACH;
+            if (of >= n_lines)
+                return 0;
+            memcpy(&more, line + (size_t)of * CL_TRACE_WORDS, sizeof more);
+            if (more.kind != CL_TRACE_MORE)
+                return 0;
+            m = more.of[(i - 1) % CL_TRACE_MORE_EACH];
+        }
+        uint64_t end = (uint64_t)m.start + g.ran, sent = end + (m.flags & CL_TRACE_ANSWERED ? g.reply : 0);
+        struct cl_trace_message made = {.kind = CL_TRACE_MESSAGE,
+                                        .kthread = g.kthread,
+                                        .service = m.service,
+                                        .flags = m.flags | CL_TRACE_DRAWN | CL_TRACE_SHARED,
+                                        .id = g.id + i,
+                                        .begin = g.start - m.start,
+                                        .pickup = m.start - m.picked,
+                                        .start = m.start,
+                                        .end = (uint32_t)end,
+                                        .sent = (uint32_t)sent,
+                                        .flow = m.flow,
+                                        .bytes = m.bytes,
+                                        .shared = g.n,
+                                        .faults = i ? 0 : g.faults,
+                                        .switches = i ? 0 : g.switches};
+        if (sent > UINT32_MAX || !cl_trace_valid(&made))
+            return 0;
+        memcpy((uint8_t *)out + (size_t)i * CL_TRACE_RECORD, &made, sizeof made);
+    }
+    return g.n;
+}
+
+/* Records that a group has, which begins there; 1: none does. */
+static uint32_t lines_of(const uint64_t *line)
+{
+    struct cl_trace_group g;
+    memcpy(&g, line, sizeof g);
+    bool is_group = g.kind == CL_TRACE_GROUP && g.n >= 2 && g.n <= CL_TRACE_GROUP_MOST;
+    return is_group ? 1 + (g.n - 1u + CL_TRACE_MORE_EACH - 1) / CL_TRACE_MORE_EACH : 1;
+}
+
+#define AT_ONCE 64 /* records that are copied; more than a group has */
+
+/* What a reader of a ring is at. out: room for n, of which there are `kept`. */
+struct reading {
+    uint64_t next, lost, garbage;
+    uint64_t *out;
+    uint32_t kept, n;
+};
+
+/* Take the next record, or a whole group, of n that were copied. is_all: there are none behind these. Returns how many;
+ * 0: they do not fit, or others of the group are behind these. */
+static uint32_t take(struct reading *r, const uint64_t *line, uint32_t n, bool is_all, uint64_t oldest)
+{
+    uint32_t lines = lines_of(line), messages = lines > 1 ? (uint16_t)(line[0] >> 16) : 1;
+    uint8_t kind = (uint8_t)line[0];
+    uint64_t *to = r->out + (size_t)r->kept * CL_TRACE_WORDS;
+    if (r->next < oldest || kind == CL_TRACE_MORE) { /* that is of a group that began before */
+        r->lost++;
+        return 1;
+    }
+    if ((lines > n && !is_all) || (r->kept && r->kept + messages > r->n))
+        return 0;
+    if (lines > n || messages > r->n) {
+        r->garbage++;
+        return 1;
+    }
+    uint32_t made = lines > 1 ? messages_of(line, lines, to) : cl_trace_valid(line);
+    if (!made) {
+        r->garbage++;
+        return 1;
+    }
+    if (lines == 1)
+        memcpy(to, line, CL_TRACE_RECORD);
+    r->kept += made;
+    return lines;
+}
+
+/* Copy some, and take them. Whether there may be more. */
+static bool read_some(struct reading *r, struct cl_trace_ring *ring, uint32_t records, uint64_t until)
+{
+    uint64_t lines[AT_ONCE][CL_TRACE_WORDS];
+    uint32_t n = (uint32_t)cl_min((uint64_t)AT_ONCE, until - r->next), i = 0, taken = 1;
+    for (uint32_t k = 0; k < n; k++)
+        copy(ring, records, r->next + k, lines[k]);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* pairs with the writer's fence: see trace.h */
+    uint64_t oldest = oldest_of(cl_load_relaxed(&ring->head), records);
+    bool is_all = r->next + n == until;
+    for (; i < n && taken && r->kept < r->n; i += taken, r->next += taken)
+        taken = take(r, lines[i], n - i, is_all, oldest);
+    return i && r->next < until && r->kept < r->n;
+}
+
 uint32_t cl_trace_read(const void *base, uint64_t bytes, uint32_t index, uint64_t *next, void *out, uint32_t n,
                        uint64_t *lost, uint64_t *garbage)
 {
     struct cl_trace_ring *ring;
-    uint32_t records, kept = 0;
+    uint32_t records;
     if (!find_ring(base, bytes, index, &ring, &records))
         return 0;
     uint64_t head = cl_load_acquire(&ring->head); /* acquire: the records below it */
     uint64_t oldest = oldest_of(head, records);
-    if (*next > head) /* a lie, or another writer's segment: begin anew */
-        *next = head;
-    if (*next < oldest) {
-        *lost += oldest - *next;
-        *next = oldest;
+    struct reading r = {.next = cl_min(*next, head), .out = out, .n = n}; /* above it: a lie, or another writer's */
+    if (r.next < oldest) {
+        r.lost = oldest - r.next;
+        r.next = oldest;
     }
-    n = (uint32_t)cl_min((uint64_t)n, head - *next);
-    uint64_t *to = out;
-    for (uint32_t i = 0; i < n; i++)
-        copy(ring, records, *next + i, to + (size_t)i * CL_TRACE_WORDS);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* pairs with the writer's fence: see trace.h */
-    oldest = oldest_of(cl_load_relaxed(&ring->head), records);
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t *record = to + (size_t)i * CL_TRACE_WORDS;
-        if (*next + i < oldest)
-            *lost += 1;
-        else if (!cl_trace_valid(record))
-            *garbage += 1;
-        else
-            memmove(to + (size_t)kept++ * CL_TRACE_WORDS, record, CL_TRACE_RECORD);
-    }
-    *next += n;
-    return kept;
+    while (read_some(&r, ring, records, head))
+        ;
+    *next = r.next;
+    *lost += r.lost;
+    *garbage += r.garbage;
+    return r.kept;
 }
 
 void cl_trace_counts(const void *base, uint64_t bytes, uint32_t index, uint64_t *written, uint64_t *overwritten)

@@ -20,6 +20,9 @@
  * counted. Stamps are those of the runtime's clock (clock.h), for which the header has rate and base; they are never
  * rewritten, and no wall time is stored, so that a step of the system clock changes nothing.
  *
+ * Several messages may be written as a group, which is a run of records that are published together. A reader makes of it
+ * what it would have read of each alone.
+ *
  * Stages of a message, in order; each boundary is in ticks after `begin`, so that they add up to the last by construction:
  *
  *   begin --ring--> pickup --inbox--> start --handler--> end --reply--> sent
@@ -41,7 +44,7 @@
 #define CL_TRACE_NAME "corelane-trace"     /* of the memory file */
 
 // cffi: begin
-#define CL_TRACE_VERSION 3
+#define CL_TRACE_VERSION 4
 #define CL_TRACE_RECORD 64 /* bytes */
 #define CL_TRACE_WORDS 8   /* the same */
 #define CL_TRACE_PAGE 4096
@@ -63,6 +66,8 @@
 #define CL_TRACE_GAP 4
 #define CL_TRACE_COMMAND 5
 #define CL_TRACE_SAMPLE 6
+#define CL_TRACE_GROUP 7 /* several messages; cl_trace_read makes them of it */
+#define CL_TRACE_MORE 8  /* and more of them */
 
 /* cl_trace_message.flags */
 #define CL_TRACE_FROM_KTHREAD 1 /* begin is the kthread's pick-up: nothing is known of before */
@@ -279,6 +284,38 @@ struct cl_trace_sample {
     uint64_t chain[CL_TRACE_CHAIN]; /* program counters, the innermost first; those of callers are return addresses */
 };
 
+/* Messages whose handlers have one start and one end between them (CL_TRACE_SHARED), and one doorbell: all DRAWN. The
+ * first is in it; of the others CL_TRACE_MORE_EACH are in each of the records behind it. Readers get each as a
+ * cl_trace_message (cl_trace_read). */
+#define CL_TRACE_GROUP_MOST 32
+#define CL_TRACE_MORE_EACH 3
+struct cl_trace_member {
+    uint32_t start, picked; /* ticks from begin, and from its pick-up, to the start of all */
+    uint32_t flow;
+    uint16_t bytes;
+    uint8_t flags; /* those that are below 256 */
+    uint8_t service;
+};
+struct cl_trace_group {
+    uint8_t kind; /* CL_TRACE_GROUP */
+    uint8_t kthread;
+    uint16_t n; /* messages, 2 to CL_TRACE_GROUP_MOST */
+    uint32_t reserved;
+    uint64_t id; /* of the first; the others have the next ones */
+    uint64_t start;
+    uint32_t ran, reply;       /* ticks from start to the end, and from then to the doorbell */
+    uint32_t faults, switches; /* of the first */
+    struct cl_trace_member first;
+    uint64_t unused;
+};
+struct cl_trace_more {
+    uint8_t kind; /* CL_TRACE_MORE */
+    uint8_t kthread;
+    uint16_t reserved[3];
+    struct cl_trace_member of[CL_TRACE_MORE_EACH];
+    uint64_t unused;
+};
+
 /* Ask a process for samples of its kthreads, by the signal that its segment names (ask_signal): hz a second, for ms. They
  * come as records. -EINVAL: numbers that cannot be; -EPERM: it is another user's; -ESRCH. */
 CL_API int cl_trace_ask_samples(int32_t pid, int32_t signal, uint32_t hz, uint32_t ms);
@@ -288,9 +325,10 @@ CL_API int64_t cl_trace_bytes(uint32_t n_rings, uint32_t ring_records);
 CL_API int cl_trace_check(const void *base, uint64_t bytes, char err[256]);
 /* Whether 64 bytes are a record: its kind is known, its service may exist, its boundaries rise. */
 CL_API bool cl_trace_valid(const void *record);
-/* Copy records of a ring of a segment of so many bytes that was checked, from number *next on, at most n, into out (n * CL_TRACE_RECORD
- * bytes); *next is what comes after them, *lost is increased by those that had been overwritten, *garbage by those that
- * were no records. Returns how many are in `out`. */
+/* Copy records of a ring of a segment of so many bytes that was checked, from number *next on, into out, which has room
+ * for n, 0 or CL_TRACE_GROUP_MOST and more; of a group come its messages. *next is what comes after them, *lost is
+ * increased by those that had been overwritten, *garbage by those that were no records. Returns how many are in `out`;
+ * there may be more while *next rises. */
 CL_API uint32_t cl_trace_read(const void *base, uint64_t bytes, uint32_t ring, uint64_t *next, void *out, uint32_t n,
                               uint64_t *lost, uint64_t *garbage);
 /* Of a ring of such a segment: records ever written, and how many of these were overwritten, the newest unpublished ones
@@ -307,6 +345,10 @@ _Static_assert(sizeof(struct cl_trace_core) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_gap) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_command) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_sample) == CL_TRACE_RECORD, "one line");
+_Static_assert(sizeof(struct cl_trace_group) == CL_TRACE_RECORD && offsetof(struct cl_trace_group, first) == 40,
+               "one line");
+_Static_assert(sizeof(struct cl_trace_more) == CL_TRACE_RECORD && sizeof(struct cl_trace_member) == 16, "one line");
+_Static_assert(CL_TRACE_SERVICES <= 256, "a byte in cl_trace_member");
 _Static_assert(CL_TRACE_CLOCKS_OFFSET + sizeof(struct cl_trace_clocks) <= CL_TRACE_PAGE, "in the header's page");
 _Static_assert(CL_TRACE_RECORD == CL_CACHELINE && CL_TRACE_WORDS * 8 == CL_TRACE_RECORD, "one line");
 _Static_assert(offsetof(struct cl_trace_message, id) == 8 && offsetof(struct cl_trace_wait, id) == 8,

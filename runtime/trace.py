@@ -268,11 +268,11 @@ class Segment:
         lost, garbage = sum(self._lost), sum(self._garbage)
         room, parts = ffi.new("uint8_t[]", _AT_ONCE * lib.CL_TRACE_RECORD), []
         for ring in range(self.rings):
-            for _ in range(lib.CL_TRACE_MAX_RECORDS // _AT_ONCE):  # a writer that is faster ends it, too
+            for _ in range(3 * lib.CL_TRACE_MAX_RECORDS // _AT_ONCE):  # a writer that is faster ends it, too
                 before = int(self._next[ring])
                 n = self._read_ring(ring, room, _AT_ONCE)
                 parts.append(bytes(ffi.buffer(room, n * lib.CL_TRACE_RECORD)))
-                if int(self._next[ring]) - before < _AT_ONCE:
+                if int(self._next[ring]) == before:
                     break
         return Raw(b"".join(parts), sum(self._lost) - lost, sum(self._garbage) - garbage)
 

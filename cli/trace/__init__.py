@@ -94,8 +94,14 @@ def run(options: argparse.Namespace) -> int:
     """Record, then say what was seen; or say what was kept."""
     if options.flame is not None and options.profile is None and not options.kept:
         raise WrongUsage("--flame", "nothing is sampled", "give --profile S, too")
-    if options.profile is not None and options.app is None and options.pid is None:
-        raise WrongUsage("--profile", "it is of the requests of an application", "give --app NAME or --pid PID, too")
+    live = options.app is not None or options.pid is not None
+    of_requests = {"--profile": options.profile is not None, "--otlp": options.otlp is not None}
+    of_requests["--blame"] = options.blame and not options.kept
+    for flag, given in of_requests.items():
+        if given and not live:
+            raise WrongUsage(flag, "it is of the requests of an application", "give --app NAME or --pid PID, too")
+    if options.folder is not None and not options.kept:
+        raise WrongUsage("--folder", "it is of what was kept", "corelane trace last --folder DIR")
     if options.mode is not None and options.app is None:
         raise WrongUsage("--mode", "it goes by the iokernel of an application", "give --app NAME, too")
     if options.flame is not None:

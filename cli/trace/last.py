@@ -86,7 +86,10 @@ def _explain(options: argparse.Namespace, path: Path) -> int:
         seen = table(records, head.services, head.hz)
         document = {"file": str(path)} | _facts(head) | document_of(head, records, seen, options.slowest)
         profile: list[str] = []
-        if (ran := kept.ran(path)) is not None:
+        ran = kept.ran(path)
+        if ran is None and options.flame is not None:
+            raise CorelaneError(f"draw {options.flame}", "where its kthreads were was not sampled", "leave --flame out")
+        if ran is not None:
             sampled = Sampled(ran.samples, ran.hz, lambda stamp: stamp, Symbols(ran.mapped).name_of)
             about, profile = told(seen, sampled, f"Slow requests of {path.stem}", options.flame)
             document |= about

@@ -48,6 +48,7 @@ struct cl_trace_open *cl_netif_message(void *arg, unsigned self, void *runner)
         r->trace.id = cl_tracer_id(q->trace);
     if (q->trace->n_open) { /* it began with them, as far as is known */
         r->trace.guessed = true;
+        r->trace.start = q->trace->open.start;
         cl_tracer_close_open(q->trace);
     }
     if (!r->trace.start) { /* not before this kthread's last doorbell: that was somebody else's */
@@ -69,24 +70,10 @@ static struct cl_trace_end end_of(const struct cl_udp_req *req, const struct cl_
                                  .shared = 1};
 }
 
-/* Its frame is still ours. */
-static uint64_t since_of(const struct cl_netq *q, const struct cl_udp_req *req)
-{
-    return req->looped ? req->rx_tsc : cl_netq_since(q, &req->rx, req->rx_tsc);
-}
-
-/* What a request was, beside what end_of says. */
-static inline uint32_t flags_of(const struct cl_udp_req *req, bool answered, bool stolen)
-{
-    return (answered && !req->looped ? CL_TRACE_ANSWERED : 0) | (stolen ? CL_TRACE_STOLEN : 0) |
-           (req->faulted ? CL_TRACE_ERROR : 0);
-}
-
 /* One that has waited, or is drawn from others that are not. */
-static CL_NOINLINE void note_alone(struct cl_netq *q, struct cl_running *r, const struct cl_udp_req *req,
-                                   uint32_t flags)
+void cl_netq_note_alone(struct cl_netq *q, struct cl_running *r, const struct cl_udp_req *req, uint32_t flags)
 {
-    struct cl_trace_end e = end_of(req, req->socket, since_of(q, req));
+    struct cl_trace_end e = end_of(req, req->socket, cl_netq_since_of(q, req));
     e.start = r->trace.start;
     e.end = cl_tracer_stamp(q->trace);
     e.flags |= flags;
@@ -94,60 +81,49 @@ static CL_NOINLINE void note_alone(struct cl_netq *q, struct cl_running *r, cons
     cl_tracer_message(q->trace, &r->trace, &e);
 }
 
-void cl_netq_note_end(struct cl_netq *q, struct cl_running *r, const struct cl_udp_req *req, bool answered, bool stolen)
-{
-    struct cl_tracer *t = q->trace;
-    uint32_t flags = flags_of(req, answered, stolen);
-    if (cl_unlikely(t->mode != CL_TRACE_FULL || !r->trace.drawn || r->trace.id)) {
-        note_alone(q, r, req, flags);
-        return;
-    }
-    uint64_t since = since_of(q, req);
-    flags |= since == req->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0;
-    r->trace.drawn = false;
-    cl_tracer_open(
-        t, cl_trace_plain(since, req->rx_tsc - since, req->socket->service, flags, req->rx.hash, (uint16_t)req->len),
-        r->trace.start);
-    r->trace.start = 0;
-}
-
 _Static_assert(CL_UDP_BURST <= CL_TRACER_TOGETHER, "the end of a burst is a stamp");
 
-/* All of a burst are recorded, and it has not waited. */
-static void note_all(struct cl_netq *q, struct cl_running *r, const struct cl_rx_item *items,
+/* All of a burst are recorded, and it has not waited. False: one of them is odd, and nothing is noted. */
+static bool note_all(struct cl_netq *q, struct cl_running *r, const struct cl_rx_item *items,
                      const struct cl_udp_req *reqs, unsigned n)
 {
     struct cl_tracer *t = q->trace;
+    struct cl_trace_plain *out = t->open.of;
+    uint64_t from = r->trace.start;
+    bool plain = true;
+    uint16_t service = reqs[0].socket->service; /* all are of one socket */
     for (unsigned i = 0; i < n; i++) {
         const struct cl_udp_req *req = &reqs[i];
-        uint64_t since = since_of(q, req);
-        uint32_t flags = flags_of(req, req->reply_len > 0, items[i].stolen) |
+        uint64_t since = cl_netq_since_of(q, req), start = from - since, picked = from - req->rx_tsc;
+        uint32_t flags = cl_netq_flags_of(req, req->reply_len > 0, items[i].stolen) |
                          (since == req->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0) | (req->reply_len < 0 ? CL_TRACE_ERROR : 0);
-        cl_tracer_add(t, cl_trace_plain(since, req->rx_tsc - since, req->socket->service, flags, req->rx.hash,
-                                        (uint16_t)req->len));
+        plain &= cl_trace_is_plain(start, picked);
+        out[i] = cl_trace_plain(start, picked, service, flags, req->rx.hash, (uint16_t)req->len);
     }
-    t->open.start = r->trace.start;
+    if (cl_unlikely(!plain))
+        return false;
+    t->n_open = (uint16_t)n;
+    t->open.start = from;
     cl_tracer_end_open(t);
     r->edge = t->open.ended;
     r->trace.drawn = false;
     r->trace.start = 0;
+    return true;
 }
 
 void cl_netq_note_burst(struct cl_netq *q, struct cl_running *r, const struct cl_rx_item *items,
                         const struct cl_udp_req *reqs, unsigned n)
 {
-    struct cl_trace_open all = r->trace;
-    if (q->trace->mode == CL_TRACE_FULL && all.drawn && !all.id) {
-        note_all(q, r, items, reqs, n);
+    if (q->trace->mode == CL_TRACE_FULL && r->trace.drawn && !r->trace.id && note_all(q, r, items, reqs, n))
         return;
-    }
+    struct cl_trace_open all = r->trace;
     uint64_t now = cl_tracer_stamp(q->trace);
     bool noted = false;
     for (unsigned i = 0; i < n; i++) {
         if (!items[i].traced &&
             (noted || !all.id || i + 1 < n)) /* one that has waited stands for all, if none is drawn */
             continue;
-        struct cl_trace_end e = end_of(&reqs[i], reqs[i].socket, since_of(q, &reqs[i]));
+        struct cl_trace_end e = end_of(&reqs[i], reqs[i].socket, cl_netq_since_of(q, &reqs[i]));
         int64_t len = reqs[i].reply_len;
         e.start = all.start;
         e.end = now;
@@ -194,7 +170,7 @@ static const struct cl_udp_socket *socket_on(const struct cl_netif *nif, uint16_
 void cl_netq_note_answered(struct cl_netq *q, const struct cl_udp_req *req)
 {
     bool ours = q->n_done && q->done[q->n_done - 1].data == req->rx.data; /* else it is given back already */
-    q->answered = end_of(req, socket_on(q->nif, req->port), ours ? since_of(q, req) : req->rx_tsc);
+    q->answered = end_of(req, socket_on(q->nif, req->port), ours ? cl_netq_since_of(q, req) : req->rx_tsc);
 }
 
 void cl_netq_late(struct cl_netq *q, uint64_t before, uint64_t end, uint64_t now, unsigned n)
@@ -208,7 +184,8 @@ void cl_netq_late(struct cl_netq *q, uint64_t before, uint64_t end, uint64_t now
         return;
     }
     if (at_hand) {
-        e = end_of(&r->req, socket_on(q->nif, r->req.port), since_of(q, &r->req)); /* close_request has its frame */
+        e = end_of(&r->req, socket_on(q->nif, r->req.port),
+                   cl_netq_since_of(q, &r->req)); /* close_request has its frame */
         r->req.reply_len = 0;
     }
     note_late(q, &e, n, before, end, now);

@@ -20,9 +20,8 @@ void cl_netq_served(struct cl_netq *q, uint16_t next);
 
 /* Mark those of the items that a burst has put, and not published, that are drawn. */
 void cl_netq_mark(struct cl_netq *q, unsigned queued);
-/* A request that is marked, or has waited, is handled, and about to be answered. */
-void cl_netq_note_end(struct cl_netq *q, struct cl_running *r, const struct cl_udp_req *req, bool answered,
-                      bool stolen);
+/* A request is over that has waited, or is drawn from others that are not. flags: cl_netq_flags_of. */
+void cl_netq_note_alone(struct cl_netq *q, struct cl_running *r, const struct cl_udp_req *req, uint32_t flags);
 /* The same of those of a burst, which has one start and one end. */
 void cl_netq_note_burst(struct cl_netq *q, struct cl_running *r, const struct cl_rx_item *items,
                         const struct cl_udp_req *reqs, unsigned n);
@@ -53,8 +52,50 @@ static inline void cl_netq_note_start(struct cl_netq *q, struct cl_running *r, u
 {
     struct cl_tracer *t = q->trace;
     r->trace.drawn = true;
+    if (t->n_open) /* with those */
+        return;
     r->trace.start = r->edge > rx_tsc ? cl_max(r->edge, t->open.ended) : cl_tracer_stamp(t);
     r->edge = t->mode == CL_TRACE_FULL ? r->trace.start : 0;
+}
+
+/* Its frame is still ours. */
+static inline uint64_t cl_netq_since_of(const struct cl_netq *q, const struct cl_udp_req *req)
+{
+    return req->looped ? req->rx_tsc : cl_netq_since(q, &req->rx, req->rx_tsc);
+}
+
+/* What a request was, beside what end_of says. */
+static inline uint32_t cl_netq_flags_of(const struct cl_udp_req *req, bool answered, bool stolen)
+{
+    return (answered && !req->looped ? CL_TRACE_ANSWERED : 0) | (stolen ? CL_TRACE_STOLEN : 0) |
+           (req->faulted ? CL_TRACE_ERROR : 0);
+}
+
+/* A request that is marked, or has waited, is handled, and about to be answered. */
+static inline void cl_netq_note_end(struct cl_netq *q, struct cl_running *r, const struct cl_udp_req *req,
+                                    bool answered, bool stolen)
+{
+    struct cl_tracer *t = q->trace;
+    uint32_t flags = cl_netq_flags_of(req, answered, stolen);
+    if (cl_unlikely(t->mode != CL_TRACE_FULL || !r->trace.drawn || r->trace.id)) {
+        cl_netq_note_alone(q, r, req, flags);
+        return;
+    }
+    uint64_t since = cl_netq_since_of(q, req);
+    uint64_t from = t->n_open ? t->open.start : r->trace.start, start = from - since, picked = from - req->rx_tsc;
+    if (cl_unlikely(!cl_trace_is_plain(start, picked))) {
+        cl_tracer_close_open(t);
+        r->trace.start = from;
+        cl_netq_note_alone(q, r, req, flags);
+        return;
+    }
+    flags |= since == req->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0;
+    r->trace.drawn = false;
+    if (t->n_open == 0) {
+        t->open.start = from;
+        r->trace.start = 0;
+    }
+    cl_tracer_open(t, cl_trace_plain(start, picked, req->socket->service, flags, req->rx.hash, (uint16_t)req->len));
 }
 
 /* Something else is next than another request of a plain handler. */

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define TELLS 8
+#define TELLS 32
 
 int cl_tracer_latency_new(uint32_t n_rings, void **out)
 {

@@ -14,9 +14,9 @@
 #include <corelane/runtime/clock.h>
 #include "../../runtime/trace.h"
 
-#define CL_TRACER_SLOWEST 16         /* of a millisecond that can be kept, at most */
-#define CL_TRACER_TOGETHER 32        /* requests that share a stamp, at most */
-#define CL_TRACER_NEVER (1ull << 62) /* a stamp that does not come */
+#define CL_TRACER_SLOWEST 16                   /* of a millisecond that can be kept, at most */
+#define CL_TRACER_TOGETHER CL_TRACE_GROUP_MOST /* requests that share a stamp, at most */
+#define CL_TRACER_NEVER (1ull << 62)           /* a stamp that does not come */
 
 /* What is noted of a message while it is handled, by its runner. Zero, but for `longest`: nothing is. */
 struct cl_trace_open {
@@ -97,18 +97,25 @@ struct cl_tracer_samples {
     struct cl_trace_sample of[CL_TRACER_SAMPLES];
 };
 
-/* A request in mode full whose handler has ended and has not waited, in words of its record: service and flags as in the
- * first, flow and bytes as in the last but one. pickup: ticks after begin. */
+/* A request in mode full whose handler has ended and has not waited: the words of a cl_trace_member. */
 struct cl_trace_plain {
-    uint64_t begin, pickup;
-    uint64_t first, flow;
+    uint64_t times, what;
 };
 
-static inline struct cl_trace_plain cl_trace_plain(uint64_t begin, uint64_t pickup, uint16_t service, uint32_t flags,
+#define CL_TRACER_SOON (1ull << 30) /* ticks: what is below adds up to less than 32 bits */
+
+/* One that came so long before the start, and was picked up so long before it. */
+static inline struct cl_trace_plain cl_trace_plain(uint64_t start, uint64_t picked, uint16_t service, uint32_t flags,
                                                    uint32_t flow, uint16_t bytes)
 {
-    return (struct cl_trace_plain){begin, pickup, (uint64_t)service << 16 | (uint64_t)flags << 32,
-                                   flow | (uint64_t)bytes << 32};
+    return (struct cl_trace_plain){start | picked << 32,
+                                   flow | (uint64_t)bytes << 32 | (uint64_t)flags << 48 | (uint64_t)service << 56};
+}
+
+/* Whether such times fit: else it has waited for long, or was picked up by the counter of another core. */
+static inline bool cl_trace_is_plain(uint64_t start, uint64_t picked)
+{
+    return (start | picked | (start - picked)) < CL_TRACER_SOON;
 }
 
 /* Requests that are handled, and whose end is to come: one stamp for all of them (open.c). There are n_open. */
@@ -118,7 +125,7 @@ struct cl_trace_together {
     uint64_t ended;   /* when the last ones had ended, or their doorbell was rung: no handler begins before it */
     uint64_t counted; /* what the kernel has counted meanwhile */
     uint32_t alone;   /* so many requests more are ended each by itself */
-    struct cl_trace_plain of[CL_TRACER_TOGETHER];
+    struct cl_trace_plain of[CL_TRACER_TOGETHER + CL_TRACE_MORE_EACH]; /* the last ones are not used, but copied */
 };
 
 struct cl_tracer {
@@ -275,11 +282,9 @@ static inline void cl_tracer_add(struct cl_tracer *t, struct cl_trace_plain m)
     t->open.of[t->n_open++] = m;
 }
 
-/* The same of a handler for one request; of the first its start counts. */
-static inline void cl_tracer_open(struct cl_tracer *t, struct cl_trace_plain m, uint64_t start)
+/* The same of a handler for one request. open.start is theirs. */
+static inline void cl_tracer_open(struct cl_tracer *t, struct cl_trace_plain m)
 {
-    if (t->n_open == 0)
-        t->open.start = start;
     cl_tracer_add(t, m);
     if (cl_unlikely(t->n_open == CL_TRACER_TOGETHER || t->open.alone))
         cl_tracer_close_open(t);

@@ -125,6 +125,119 @@ def test_what_is_no_record_is_counted_and_left_out(written: Written, wrong: dict
     assert seen.garbage == 1
 
 
+def group(size: int, first_id: int = 1, **fields: int) -> list[bytes]:
+    """The records of so many messages that have one start. fields: of the group."""
+    g = ffi.new("struct cl_trace_group *", {"kind": lib.CL_TRACE_GROUP, "n": size, "id": first_id})
+    g.start, g.ran, g.reply, g.faults = 10_000, 50, 7, 3
+    alike = {"flags": lib.CL_TRACE_ANSWERED, "service": 2}
+    members = [{"start": 100 + i, "picked": i, "flow": i, "bytes": 20 + i, **alike} for i in range(size)]
+    g.first = members[0]
+    for field, value in fields.items():
+        setattr(g, field, value)
+    out = [bytes(ffi.buffer(g))]
+    for at in range(1, size, lib.CL_TRACE_MORE_EACH):
+        more = ffi.new("struct cl_trace_more *", {"kind": lib.CL_TRACE_MORE})
+        for i, member in enumerate(members[at : at + lib.CL_TRACE_MORE_EACH]):
+            more.of[i] = member
+        out.append(bytes(ffi.buffer(more)))
+    return out
+
+
+def put_all(written: Written, number: int, records: list[bytes]) -> int:
+    """Put them from a number on; the one behind them."""
+    for i, one in enumerate(records):
+        written.put(0, number + i, one)
+    return number + len(records)
+
+
+def test_a_group_is_read_as_its_messages(written: Written) -> None:
+    head = put_all(written, 0, [message(0), *group(32, 100), *group(3, 200), message(1)])
+    written.head(0, head)
+    with written.open() as segment:
+        seen = segment.read()
+    assert list(seen.messages["id"]) == [1, *range(100, 132), *range(200, 203), 2]
+    assert (seen.lost, seen.garbage) == (0, 0)
+    of = seen.messages[1:33]
+    assert list(of["begin"]) == [9900 - i for i in range(32)]
+    assert set(of["pickup"]) == {100}
+    assert list(of["end"] - of["start"]) == [50] * 32
+    assert list(of["sent"] - of["end"]) == [7] * 32
+    assert (set(of["shared"]), set(of["service"]), list(of["faults"])) == ({32}, {2}, [3] + [0] * 31)
+    assert set(of["flags"]) == {lib.CL_TRACE_ANSWERED | lib.CL_TRACE_DRAWN | lib.CL_TRACE_SHARED}
+
+
+def test_what_is_left_of_a_group_whose_begin_was_written_over_is_lost(written: Written) -> None:
+    """The oldest record that is surely whole is one of its others."""
+    oldest = 1000 + lib.CL_TRACE_AHEAD - RECORDS
+    put_all(written, oldest - 2, group(11))
+    for number in range(oldest + 2, 1000):
+        written.put(0, number, message(number))
+    written.head(0, 1000)
+    with written.open() as segment:
+        seen = segment.read()
+    assert list(seen.messages["id"]) == list(range(oldest + 3, 1001))
+    assert (seen.lost, seen.garbage) == (oldest + 2, 0)
+
+
+def test_more_messages_than_are_read_at_a_time_come_once(written: Written) -> None:
+    """Whatever the room, and wherever a group lies among those that are copied at a time."""
+    head, wanted = 0, []
+    for n in (32, 5, 31, 3, 32, 32, 4, 32, 2):
+        wanted += range(1 + 100 * n + head, 1 + 100 * n + head + n)
+        head = put_all(written, head, group(n, 1 + 100 * n + head))
+    written.head(0, head)
+    base, lost, garbage = written.memory.base, ffi.new("uint64_t *"), ffi.new("uint64_t *")
+    for room in (32, 33, 40, 63, 64, 4096):
+        out, next_of, found = ffi.new("uint8_t[]", room * lib.CL_TRACE_RECORD), ffi.new("uint64_t *"), []
+        while n := lib.cl_trace_read(base, written.bytes, 0, next_of, out, room, lost, garbage):
+            found += list(records_of(bytes(ffi.buffer(out, n * lib.CL_TRACE_RECORD))).messages["id"])
+        assert (found, next_of[0], lost[0], garbage[0]) == (wanted, head, 0, 0), room
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"n": 1}, {"n": 0}, {"n": 33}, {"n": 9}, {"kthread": 64}, {"id": 0}, {"ran": 2**32 - 1}, {"n": 65535}]
+)
+def test_a_group_that_cannot_be_is_left_out(written: Written, wrong: dict[str, int]) -> None:
+    head = put_all(written, 0, [*group(5, **wrong), message(7)])
+    written.head(0, head)
+    with written.open() as segment:
+        seen = segment.read()
+    assert list(seen.messages["id"]) == [8]
+    assert (seen.garbage, seen.lost) == (1, 2)
+
+
+def test_a_group_that_ends_behind_the_head_is_left_out(written: Written) -> None:
+    put_all(written, 0, group(32))
+    written.head(0, 2)
+    with written.open() as segment:
+        seen = segment.read()
+        assert (len(seen.messages), seen.garbage, seen.lost) == (0, 1, 1)
+        written.put(0, 2, message(1))
+        written.head(0, 3)
+        assert len(segment.read().messages) == 1
+
+
+@given(st.lists(st.binary(min_size=64, max_size=64), min_size=1, max_size=30), st.data())
+def test_any_bytes_are_read_as_messages_that_can_be(raw: list[bytes], data: st.DataObject) -> None:
+    made = Written()
+    kinds = st.sampled_from([lib.CL_TRACE_GROUP, lib.CL_TRACE_GROUP, lib.CL_TRACE_MORE, lib.CL_TRACE_MESSAGE])
+    sizes = st.integers(0, 34)
+    try:
+        for i, one in enumerate(raw):
+            n = data.draw(sizes).to_bytes(2, "little")
+            made.put(0, i, bytes([data.draw(kinds), 0]) + n + one[4:24] + bytes(4) + one[28:])
+        made.head(0, len(raw))
+        with made.open() as segment:
+            seen = segment.read()
+        for m in seen.messages:
+            assert m["pickup"] <= m["start"] <= m["end"] <= m["sent"]
+            assert m["service"] < lib.CL_TRACE_SERVICES
+        assert len(seen.messages) <= len(raw) * lib.CL_TRACE_GROUP_MOST
+        assert seen.lost + seen.garbage <= len(raw)
+    finally:
+        lib.cl_memory_close(made.memory)
+
+
 def record(struct: str, kind: int, **fields: int) -> bytes:
     """One of a struct, with 0 in what is not said."""
     made = ffi.new(f"struct {struct} *", {"kind": kind})

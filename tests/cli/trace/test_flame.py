@@ -73,9 +73,13 @@ def test_slow_ones_without_a_sample_have_no_plot() -> None:
     [
         (("--flame", "x.html", "--pid", "1"), "give --profile S, too"),
         (("--profile", "1"), "give --app NAME or --pid PID, too"),
+        (("--blame",), "give --app NAME or --pid PID, too"),
+        (("--otlp", "http://127.0.0.1:4318"), "give --app NAME or --pid PID, too"),
+        (("last", "--otlp", "http://127.0.0.1:4318"), "give --app NAME or --pid PID, too"),
+        (("--folder", "x"), "corelane trace last --folder DIR"),
     ],
 )
-def test_what_cannot_be_profiled_is_said(words: tuple[str, ...], said: str, capsys: Any) -> None:
+def test_what_would_do_nothing_is_said(words: tuple[str, ...], said: str, capsys: Any) -> None:
     assert main(["trace", *words]) == 2
     assert said in capsys.readouterr().err
 

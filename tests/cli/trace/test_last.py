@@ -100,6 +100,7 @@ def test_a_folder_without_any(tmp_path: Path, capsys: Any) -> None:
         (("--list",), 2, "corelane trace last [NAME]"),
         (("last", "a", "b"), 2, "corelane trace last [NAME]"),
         (("last", "--pid", "7"), 2, "leave --app and --pid out"),
+        (("last", "--flame", "x.html"), 1, "where its kthreads were was not sampled (leave --flame out)"),
     ],
 )
 def test_what_cannot_be_explained_is_said(

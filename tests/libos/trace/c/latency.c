@@ -98,9 +98,9 @@ int main(int argc, char **argv)
     requests();
     mode(CL_TRACE_FULL);
     messages(1, true, &seed);
-    expect(0, MESSAGES / 8 * 8 / 10, MESSAGES / 8 * 12 / 10);
+    expect(0, MESSAGES / 32 * 8 / 10, MESSAGES / 32 * 12 / 10);
     messages(3, false, &seed);
-    expect(2, MESSAGES / 8 * 8 / 10, MESSAGES / 8 * 12 / 10);
+    expect(2, MESSAGES / 32 * 8 / 10, MESSAGES / 32 * 12 / 10);
     mode(CL_TRACE_SAMPLED);
     messages(4, true, &seed);
     expect(3, MESSAGES / 20 * 8 / 10, MESSAGES / 20 * 12 / 10);

@@ -307,12 +307,60 @@ static void calls(uint64_t seed)
     CHECK(got[0].sent == got[0].end + 5 && !(got[0].flags & CL_TRACE_UNSENT));
 }
 
-/* One in mode full whose handler has ended after so long, as a kthread tells it. */
+/* One in mode full whose handler has ended after so long, as a kthread tells it: it had come before those that share
+ * its end began. */
 static void short_one(uint64_t took, uint32_t flags)
 {
-    uint64_t start = now;
+    if (!t->n_open)
+        t->open.start = now;
     now += took;
-    cl_tracer_open(t, cl_trace_plain(start - 30, 10, 1, flags, 7, 22), start);
+    cl_tracer_open(t, cl_trace_plain(30, 20, 1, flags, 7, 22));
+}
+
+/* What fits into a group: no long wait, and nothing that was picked up after its start, or before it came. */
+static void fits(void)
+{
+    const uint64_t most = CL_TRACER_SOON - 1, back = 0ull - 5;
+    CHECK(cl_trace_is_plain(0, 0) && cl_trace_is_plain(most, most) && cl_trace_is_plain(most, 0));
+    CHECK(!cl_trace_is_plain(most + 1, 0) && !cl_trace_is_plain(most + 1, most + 1));
+    CHECK(!cl_trace_is_plain(3, 4) && !cl_trace_is_plain(3, back) && !cl_trace_is_plain(back, 0));
+    CHECK(!cl_trace_is_plain(back, back) && !cl_trace_is_plain(UINT64_MAX, UINT64_MAX));
+}
+
+/* As many as a group may have, or fewer: in fewer records than one each, and read as they were. */
+static void grouped(void)
+{
+    static struct cl_trace_message got[CL_TRACE_GROUP_MOST];
+    for (uint32_t n = 1; n <= CL_TRACE_GROUP_MOST; n++) {
+        uint64_t head = t->head, start = now, id = 0;
+        uint32_t answered[CL_TRACE_GROUP_MOST];
+        t->open.start = now;
+        for (uint32_t i = 0; i < n; i++) {
+            answered[i] = i % 3 == 1 ? 0 : CL_TRACE_ANSWERED;
+            if (i + 1 == CL_TRACE_GROUP_MOST) /* one more and they are ended without a doorbell */
+                cl_tracer_add(t,
+                              cl_trace_plain(100 + i, i, (uint16_t)(i * 8), answered[i], i * 3, (uint16_t)(60000 + i)));
+            else
+                cl_tracer_open(
+                    t, cl_trace_plain(100 + i, i, (uint16_t)(i * 8), answered[i], i * 3, (uint16_t)(60000 + i)));
+        }
+        now += 40;
+        cl_tracer_end_open(t);
+        now += 9;
+        cl_tracer_sent(t, now);
+        CHECK_EQ(t->head - head, n < 3 ? n : 1 + (n - 1 + CL_TRACE_MORE_EACH - 1) / CL_TRACE_MORE_EACH);
+        CHECK_EQ(read_all(got, CL_TRACE_GROUP_MOST), n);
+        for (uint32_t i = 0; i < n; i++) {
+            const struct cl_trace_message *m = &got[i];
+            id = i ? id + 1 : m->id;
+            CHECK(m->kind == CL_TRACE_MESSAGE && m->kthread == 0 && m->id == id && m->begin == start - 100 - i);
+            CHECK(m->pickup == 100 && m->start == 100 + i && m->end == m->start + 40);
+            CHECK(m->sent == m->end + (answered[i] ? 9 : 0) && m->service == i * 8 && m->flow == i * 3);
+            CHECK(m->bytes == 60000 + i && m->shared == n && !m->blocked && !m->ready && !m->faults);
+            CHECK_EQ(m->flags, CL_TRACE_DRAWN | answered[i] | (n > 1 ? CL_TRACE_SHARED : 0));
+        }
+        CHECK_EQ(cl_tracer_id(t), id + 1);
+    }
 }
 
 /* What short handlers share, until their doorbell or until something else begins. A long one has the next ones stamped.
@@ -333,7 +381,7 @@ static void together(void)
     CHECK_EQ(read_all(got, 4), 3);
     for (unsigned i = 0; i < 3; i++) {
         CHECK(got[i].shared == 3 && got[i].pickup == 10 && got[i].begin + got[i].end == end);
-        CHECK_EQ(got[i].begin + got[i].start, cl_max(start, got[i].begin + 10)); /* no later than it was picked up */
+        CHECK_EQ(got[i].begin + got[i].start, start);
         CHECK_EQ(got[i].sent, got[i].end + (i == 1 ? 0 : 25));
         CHECK_EQ(got[i].flags, drawn | CL_TRACE_SHARED | (i == 1 ? 0 : CL_TRACE_ANSWERED));
     }
@@ -400,6 +448,8 @@ int main(int argc, char **argv)
     calls(seed);
     taken();
     together();
+    fits();
+    grouped();
     cl_trace_delete(trace);
     config.records = 1000;
     CHECK(cl_trace_new(&config, &clock, "tracer", &trace, err) == -EINVAL && strstr(err, "power of two"));
