@@ -366,3 +366,33 @@ def test_a_thread_that_was_lent_has_its_cpus_and_class_again_when_the_runtime_is
 
     with ThreadPoolExecutor(1) as pool:
         pool.submit(lend).result()
+
+
+# What it publishes takes long, and the loop is named to the iokernel meanwhile.
+LOOP_THAT_COUNTS = """
+import asyncio, sys, threading, time
+from corelane import libos
+from corelane.libos.asyncio import loop_factory
+
+counts = threading.Event()
+
+def count():
+    counts.set()
+    time.sleep(0.2)
+    return {"counted": 1}
+
+with libos.Runtime(sys.argv[1], name="adopted", adopted=1, poll="block") as runtime:
+    runtime.publish(count)
+    runtime.start()
+    counts.wait()
+    with asyncio.Runner(loop_factory=loop_factory(runtime=runtime)) as runner:
+        runner.run(asyncio.sleep(0.01))
+print("over")
+"""
+
+
+def test_a_loop_comes_to_its_core_while_what_its_program_counts_is_read(managed: Any) -> None:
+    """One waited for the interpreter's lock, and the other one, which had it, for the port's."""
+    _, path, _ = managed
+    command = [sys.executable, "-c", LOOP_THAT_COUNTS, path]
+    assert subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout == "over\n"

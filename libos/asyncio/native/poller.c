@@ -218,14 +218,21 @@ void poller_send(struct poller *p)
         (void)on_kthread(p, serve_all, p, false);
 }
 
+/* The iokernel's answer may take a while. And the port's watcher, which the question waits for, may wait for the lock. */
+static int adopt(struct poller *p)
+{
+    char err[256];
+    let_others_run(p);
+    return cl_kthread_adopt(p->sched, 0, err);
+}
+
 /* A turn. 1: again; 0: the kthread sleeps. */
 static int turn(struct poller *p)
 {
-    char err[256];
     if (p->dead)
         return 0;
     int rc = cl_kthread_turn(p->sched, 0);
-    if (rc == -EPERM && (rc = cl_kthread_adopt(p->sched, 0, err)) == 0)
+    if (rc == -EPERM && (rc = adopt(p)) == 0)
         rc = cl_kthread_turn(p->sched, 0);
     p->turns++;
     p->dead = rc == -ESHUTDOWN;

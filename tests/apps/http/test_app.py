@@ -82,7 +82,7 @@ def get(runtime: libos.Runtime, path: str) -> Answer:
 
 
 def test_files_from_memory_and_in_pieces(runtime: libos.Runtime, serve: Serve) -> None:
-    service = serve()
+    service = serve(fresh_ms=60_000)
     assert (service.ports, service.tcp_ports) == ((), (PORT,))
     assert [get(runtime, "/text.txt").body for _ in range(3)] == [TEXT] * 3
     assert get(runtime, "/large.bin").body == bytes(range(256)) * (LARGE // 256)

@@ -69,18 +69,27 @@ def asked(request: pytest.FixtureRequest, tmp_path: Path, netns: Any) -> Iterato
         yield busy, client, site
 
 
+def until_answered(client: http.Client, case: http.Case, busy: Any) -> Any:
+    """Found of a slot in which something was answered: beside others a request may take longer than the slot."""
+    for _ in range(10):
+        one = http.measure(client, case, 0.3, busy)
+        if one.rate > 0 or one.wrong > 0:
+            break
+    return one
+
+
 @pytest.mark.root
 def test_answers_are_counted(asked: tuple[Any, http.Client, http.Site]) -> None:
     busy, client, site = asked
     for case in (http.Case("1 KiB", True, False), http.Case("1 MiB", False, True)):
-        one = http.measure(client, case, 0.3, busy)
+        one = until_answered(client, case, busy)
         assert one.rate > 0
         assert one.body_bytes_s == pytest.approx(one.rate * http.SIZES[case.size])
         assert (one.wrong, one.failed) == (0, 0)
         assert 0 < one.p50_us <= one.p99_us
     (site.root / http.path_of("1 KiB")[1:]).unlink()
     subprocess.run(["sleep", "1.2"], check=True)  # both servers may answer from memory for a second
-    one = http.measure(client, http.Case("1 KiB", True, False), 0.3, busy)
+    one = until_answered(client, http.Case("1 KiB", True, False), busy)
     assert one.rate == 0
     assert one.wrong > 0
 

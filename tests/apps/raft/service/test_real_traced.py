@@ -46,9 +46,10 @@ def leader_of(group: SwitchGroup) -> int:
 
 
 def seen_by(group: SwitchGroup, node: int, make_slow: Callable[[], object]) -> tuple[Records, list[str], int]:
-    """What a node writes down while a client asks it for commands, the last of them slow."""
+    """What a node writes down while a client asks it for commands, the last of them slow. One that is slow is not sent
+    again: it would be another message."""
     parts = []
-    with Segment.of_process(group.children[node].process.pid) as segment, group.client(node) as client:
+    with Segment.of_process(group.children[node].process.pid) as segment, group.client(node, resend_s=5.0) as client:
         client.command(b"set a 0 0 1\r\n0\r\n")
         wait_until(lambda: len(segment.read().commands) > 0, 60, "the first one to be written down")
         for n in range(USUAL + SLOW):
