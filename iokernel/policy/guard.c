@@ -60,7 +60,7 @@ struct cl_policy_guard {
     timer_t timers[2]; /* TICK, AGAIN */
 
     /* In the handler and after the jump. */
-    uint64_t warned_for, warned; /* `entered` of the call that a first signal found late, and when */
+    uint64_t warned_for, warned_ns; /* `entered` of the call that a first signal found late, and the CPU time then */
     int signal;
     uintptr_t address;
     sigjmp_buf way_out;
@@ -105,20 +105,28 @@ static int set_timer(struct cl_policy_guard *g, unsigned which, uint64_t ns)
     return timer_settime(g->timers[which], 0, &when, NULL) < 0 ? -errno : 0;
 }
 
+/* Of the calling thread. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* Whether the call under way is to be left. Not at the first signal: the host, or the kernel, may have had the core
- * meanwhile. That this handler runs shows that the thread runs; a policy that is well is through before the next one. */
+ * meanwhile. From there on its own time counts: a policy that is well is through before it has had half of again_ns. */
 static bool late(struct cl_policy_guard *g)
 {
-    uint64_t now = cl_tsc();
-    if (now - g->entered <= g->limit_ticks)
+    if (cl_tsc() - g->entered <= g->limit_ticks)
         return false;
-    if (g->warned_for != g->entered) {
+    bool first = g->warned_for != g->entered;
+    if (first || cpu_ns() - g->warned_ns <= g->again_ns / 2) {
+        g->warned_ns = first ? cpu_ns() : g->warned_ns;
         g->warned_for = g->entered;
-        g->warned = now;
         set_timer(g, AGAIN, g->again_ns); /* if it fails, the next tick does */
         return false;
     }
-    return now - g->warned > g->limit_ticks / 2;
+    return true;
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)

@@ -23,7 +23,7 @@ def start(tmp_path: Path) -> Iterator[Any]:
     for command in reversed(started):
         if command.process.poll() is None:
             command.process.kill()
-        command.process.wait(20)
+        command.process.wait(60)
         if command.process.stdout is not None:
             command.process.stdout.close()
         command.errors.close()

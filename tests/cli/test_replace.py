@@ -33,7 +33,7 @@ def ended_since_replaced(old: Any) -> dict[str, Any]:
     stopped: dict[str, Any] = old.event("stopped")
     assert stopped["replaced"]
     assert stopped["text"].endswith("; another process has taken over")
-    assert old.process.wait(20) == 0
+    assert old.process.wait(60) == 0
     return stopped
 
 
@@ -54,7 +54,7 @@ def test_a_new_version_takes_over_and_the_old_one_ends(start: Any, tmp_path: Pat
     assert "echo[1]" in shown.stdout
     assert "echo[0]" not in shown.stdout
     alone = start("run", "kv", "--socket", path, "--replace", "--json")
-    assert alone.process.wait(20) != 0
+    assert alone.process.wait(60) != 0
     alone.errors.seek(0)
     assert "members" in alone.errors.read()
 
@@ -93,4 +93,4 @@ def test_a_program_for_asyncio_is_replaced(start: Any, tmp_path: Path) -> None:
     stopped = new.event("stopped")
     assert not stopped["replaced"]
     assert "taken over" not in stopped["text"]
-    assert new.process.wait(20) == 0
+    assert new.process.wait(60) == 0

@@ -26,6 +26,11 @@ for i in range(2):
     s.setsockopt(socket.SOL_SOCKET, {socket.SO_INCOMING_CPU}, 0)
 u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 u.bind(("127.0.0.1", 0))
+u.setblocking(False)
+try:
+    u.recv(1)
+except BlockingIOError:
+    pass
 try:
     s.bind(("10.77.0.2", 7001))
 except OSError:
@@ -72,6 +77,7 @@ def test_calls_sockets_and_refusals(program: subprocess.Popen[str]) -> None:
     }
     assert counts["calls"]["bind"] == {"ours": 3, "failed": 1, "passed": 0}
     assert counts["calls"]["listen"] == {"ours": 1, "failed": 0, "passed": 0}
+    assert counts["calls"]["recv"] == {"ours": 0, "failed": 0, "passed": 1}
     assert counts["calls"]["write"]["passed"] >= 1
     assert [n for sentence, n in counts["refused"].items() if "SOL_SOCKET" in sentence] == [2]
     assert stat.read(child) is None

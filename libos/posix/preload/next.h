@@ -56,9 +56,10 @@ void cl_preload_passed(unsigned call);
     static type first_##name parameters                                                                                \
     {                                                                                                                  \
         real_##name = (type(*) parameters)dlsym(RTLD_NEXT, #name);                                                     \
-        if (cl_preload_decided)                                                                                        \
-            next_##name = cl_preload_traces ? counted_##name : real_##name;                                            \
-        return real_##name arguments;                                                                                  \
+        if (!cl_preload_decided)                                                                                       \
+            return real_##name arguments;                                                                              \
+        next_##name = cl_preload_traces ? counted_##name : real_##name;                                                \
+        return next_##name arguments;                                                                                  \
     }
 
 /* The same of one that is called in any case, before it is known whose the call is. */

@@ -40,7 +40,7 @@ PROGRAM = "tests/iokernel/cores/c/blocked.c"
         "a_while_without_it_is_forgiven",
         "owners_of_all_cores_are_found",
         "one_that_computes_is_seldom_looked_at",
-        "one_that_goes_is_demoted",
+        "one_that_goes_is_an_ordinary_thread",
         "a_sibling_goes_on_in_its_place",
         "it_goes_while_it_is_blocked",
         "the_loop_sleeps_no_longer_than_it_looks",

@@ -117,6 +117,20 @@ def test_a_guarded_policy_keeps_its_memory(host: Any, bad: Callable[[str], Any])
     assert grants(apps) == [0, 0, 0]
 
 
+def test_a_policy_is_not_ejected_for_want_of_the_core(c_library: Callable[..., Path]) -> None:
+    """It is found late, and has next to no time from then until the second signal."""
+    library = ctypes.CDLL(str(c_library("tests/iokernel/policy/c/without_the_core.c")))
+    fn = ffi.cast("cl_policy_fn", ctypes.cast(library.without_the_core, ctypes.c_void_p).value)
+    out, err = ffi.new("struct cl_policy_host **"), ffi.new("char[256]")
+    check(lib.cl_policy_host_new(50_000_000, 1_000_000, out, err), "make a host", err)
+    view, apps = table()
+    install(out[0], fn, params=(62_000_000, 80_000_000))
+    lib.cl_policy_run(out[0], view, apps)
+    assert grants(apps) == [1, 1, 1]
+    assert stats(out[0]).ejected == 0
+    lib.cl_policy_host_delete(out[0])
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

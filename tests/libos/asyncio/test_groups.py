@@ -152,7 +152,7 @@ def test_no_datagram_is_lost(io: Iokernel, client: libos.Runtime, socket_path: s
         for number, sock in enumerate(sockets):
             sock.send(b"question %d" % number, (first.address, PORT))
         for number, sock in enumerate(sockets):
-            assert sock.receive(timeout_s=5)[0] == b"QUESTION %d" % number
+            assert sock.receive(timeout_s=30)[0] == b"QUESTION %d" % number
         return len(sockets)
 
     replaced_again_and_again(Asking(ask), first, main, socket_path)
@@ -184,13 +184,13 @@ def test_connections_that_the_client_ends_lose_nothing(io: Iokernel, client: lib
 
     def ask() -> int:
         with contextlib.ExitStack() as stack:
-            connect = [client.connect_tcp((first.address, PORT), timeout_s=5) for _ in range(AT_ONCE)]
+            connect = [client.connect_tcp((first.address, PORT), timeout_s=30) for _ in range(AT_ONCE)]
             streams = [stack.enter_context(stream) for stream in connect]
             for _ in range(3):
                 for stream in streams:
-                    stream.write(b"question", timeout_s=5)
+                    stream.write(b"question", timeout_s=30)
                 for stream in streams:
-                    assert stream.read(timeout_s=5) == b"QUESTION"
+                    assert stream.read(timeout_s=30) == b"QUESTION"
         return 3 * len(streams)
 
     replaced_again_and_again(Asking(ask), first, main, socket_path)
@@ -218,10 +218,10 @@ def test_connections_that_last_are_ended_with_an_answer(io: Iokernel, client: li
         nonlocal byes
         for number in range(AT_ONCE):
             if number not in streams:
-                streams[number] = client.connect_tcp((first.address, PORT), timeout_s=5)
-            streams[number].write(b"question", timeout_s=5)
+                streams[number] = client.connect_tcp((first.address, PORT), timeout_s=30)
+            streams[number].write(b"question", timeout_s=30)
         for number, stream in list(streams.items()):
-            answer = stream.read(timeout_s=5)
+            answer = stream.read(timeout_s=30)
             assert answer.removeprefix(BYE) == b"QUESTION"
             if answer.startswith(BYE):
                 streams.pop(number).close()
@@ -250,13 +250,13 @@ def test_what_stays_open_is_cut_off_in_time(
 ) -> None:
     main = serving(upper, close_s=0.05)
     first = Member(socket_path, main)
-    with client.connect_tcp((first.address, PORT), timeout_s=5) as stream:
-        stream.write(b"question", timeout_s=5)
-        assert stream.read(timeout_s=5) == b"QUESTION"
+    with client.connect_tcp((first.address, PORT), timeout_s=30) as stream:
+        stream.write(b"question", timeout_s=30)
+        assert stream.read(timeout_s=30) == b"QUESTION"
         with caplog.at_level(logging.WARNING, "corelane.libos"):
             end(first, main, socket_path)
         assert "1 are still open" in caplog.text
-        assert stream.read(timeout_s=5) == b""
+        assert stream.read(timeout_s=30) == b""
 
 
 def test_it_waits_for_connections_that_came_in() -> None:
@@ -327,9 +327,9 @@ def test_who_is_cancelled_twice_closes_its_servers(io: Iokernel, client: libos.R
 
     leave = threading.Event()
     leaving = Member(socket_path, cancelled)
-    with client.connect_tcp((leaving.address, PORT), timeout_s=5) as stream:
-        stream.write(b"question", timeout_s=5)
-        assert stream.read(timeout_s=5) == b"QUESTION"
+    with client.connect_tcp((leaving.address, PORT), timeout_s=30) as stream:
+        stream.write(b"question", timeout_s=30)
+        assert stream.read(timeout_s=30) == b"QUESTION"
         leave.set()
         leaving.ends()
     assert closed == [True]
@@ -356,7 +356,7 @@ def test_who_is_cancelled_leaves_the_group(io: Iokernel, client: libos.Runtime, 
     assert leaving.others == 0
     leave.set()
     leaving.ends()
-    with client.connect_tcp((stay.address, PORT), timeout_s=5) as stream:
-        stream.write(b"question", timeout_s=5)
-        assert stream.read(timeout_s=5) == b"QUESTION"
+    with client.connect_tcp((stay.address, PORT), timeout_s=30) as stream:
+        stream.write(b"question", timeout_s=30)
+        assert stream.read(timeout_s=30) == b"QUESTION"
     end(stay, main, socket_path)

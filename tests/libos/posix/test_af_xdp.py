@@ -80,7 +80,7 @@ def test_bytes_come_back(stock: Callable[[str], Path], ends: tuple[netns.Interfa
             assert b"".join(iter(lambda: client.recv(65536), b"")) == data
         assert program_at(far)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         wait_until(lambda: program_at(far) == 0)
 
 

@@ -35,7 +35,7 @@ def test_an_epoll_server(
         assert b"".join(iter(lambda c=client: c.recv(65536), b"")) == bytes([i]) * (1 + 997 * i)
         client.close()
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(10) == 0
+    assert server.process.wait(60) == 0
     counted = int(server.log.read_text().split()[-1])
     assert counted >= 21, "the clients, and who asked whether it serves"
 
@@ -71,7 +71,7 @@ def test_connections_end_with_the_program(stock: Callable[[str], Path], serve: C
         assert client.recv(1) == b"x"
         server.process.send_signal(signal.SIGTERM)
         assert client.recv(1) == b""
-    assert server.process.wait(10) == 0
+    assert server.process.wait(60) == 0
 
 
 def test_what_stdio_holds_leaves_at_the_end(stock: Callable[[str], Path], serve: Callable[..., Server]) -> None:
@@ -79,7 +79,7 @@ def test_what_stdio_holds_leaves_at_the_end(stock: Callable[[str], Path], serve:
     with contextlib.closing(server.connect()) as client:
         client.sendall(b"a line\n")
         assert b"".join(iter(lambda: client.recv(100), b"")) == b"it was a line\n"
-    assert server.process.wait(10) == 0
+    assert server.process.wait(60) == 0
 
 
 def test_other_threads_do_not_see_the_end(stock: Callable[[str], Path], serve: Callable[..., Server]) -> None:
@@ -90,7 +90,7 @@ def test_other_threads_do_not_see_the_end(stock: Callable[[str], Path], serve: C
         for client in clients:
             client.sendall(bytes(20_000))
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(10) == 0, server.log.read_text()
+        assert server.process.wait(60) == 0, server.log.read_text()
         for client in clients:
             client.close()
 
@@ -103,7 +103,7 @@ def test_memcached(serve: Callable[..., Server]) -> None:
     server = memcached(serve, 2, 2)
     assert "All tests passed" in server.run("memccapable", "-h", OURS, "-a")
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(10) == 0
+    assert server.process.wait(60) == 0
     assert server.log.read_text().replace("Signal handled: Terminated.\n", "") == ""
 
 
@@ -145,7 +145,7 @@ def test_redis(serve: Callable[..., Server], tmp_path: Path) -> None:
     with contextlib.closing(server.connect()) as client:
         client.sendall(b"SHUTDOWN NOSAVE\r\n")
         assert client.recv(1) == b""
-    assert server.process.wait(10) == 0
+    assert server.process.wait(60) == 0
 
 
 def test_redis_with_threads_for_its_connections(serve: Callable[..., Server], tmp_path: Path) -> None:

@@ -24,12 +24,18 @@ COMPARED = "calls epolls datagrams control holds again left ports pipes forms wo
 SEQUENCES = [(program, sequence) for program in COMPARED.split() for sequence in sequences_of(program)]
 
 
+IN_TIME = {("holds", "mores")}  # Linux sends by itself what was held for 0.2 s: a busy machine may be slower than that
+
+
 @pytest.mark.parametrize(("program", "sequence"), SEQUENCES)
 def test_calls_return_what_linux_returns(stock: Callable[[str], Path], program: str, sequence: str) -> None:
     binary = stock(program)
-    linux = run(binary, "127.0.0.1", sequence)
+    for _ in range(10):
+        linux, ours = run(binary, "127.0.0.1", sequence), run(binary, OURS, sequence, config=INSIDE)
+        if ours == linux or (program, sequence) not in IN_TIME:
+            break
     assert "waited in vain" not in linux
-    assert run(binary, OURS, sequence, config=INSIDE) == linux
+    assert ours == linux
 
 
 @pytest.mark.parametrize("sequence", ["names", "bytes", "ends", "refused", "opening", "shares"])

@@ -18,10 +18,10 @@ from corelane.libos.trace.pieces import joined
 from corelane.libos.trace.stages import table
 from corelane.runtime.trace import Records, Segment
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 USUAL, SLOW = 90, 15
-TRIES = 4
+TRIES = 8
 SLOW_NS = 30_000_000
 SLOW_DISK = {"latency_min_ns": SLOW_NS, "latency_max_ns": SLOW_NS}
 NOTHING: dict[str, float] = {"loss": 1.0}
@@ -69,9 +69,12 @@ def seen_by(group: SwitchGroup, node: int, make_slow: Callable[[], object]) -> t
         return joined(parts), services, hz
 
 
-def blamed(seen: tuple[Records, list[str], int]) -> Blame:
+def blamed(seen: tuple[Records, list[str], int]) -> Blame | None:
+    """None: commands were asked for again, as of a node that knows no leader for a moment."""
     one = table(*seen).of_service(seen[1].index("Raft 7400"))
-    assert USUAL + SLOW <= len(one.messages) <= USUAL + SLOW + 1, "and the first one, perhaps"
+    assert len(one.messages) >= USUAL + SLOW
+    if len(one.messages) > USUAL + SLOW + 1:  # with the first one, perhaps
+        return None
     found = of_service(one, "Raft 7400", 1 - SLOW / (USUAL + SLOW))
     assert found is not None
     return found
@@ -110,6 +113,6 @@ def named(group: SwitchGroup, i: int, slow: Callable[[], object], stage: tuple[s
     for _ in range(TRIES):
         found = blamed(seen_by(group, i, slow))
         usual_disks(group)
-        if found.first[: len(stage)] == stage and found.cause and found.cause.word == cause:
+        if found and found.first[: len(stage)] == stage and found.cause and found.cause.word == cause:
             return found
     raise AssertionError(f"{stage} and {cause!r} were not blamed in {TRIES} tries, the last: {found}")

@@ -40,7 +40,10 @@ def test_another_file_is_refused() -> None:
 def test_it_is_read_or_the_reason_is_said() -> None:
     cpus = sorted(os.sched_getaffinity(0))[:2]
     with host.Host(cpus) as clocks:
-        first, second = clocks.taken_s(), clocks.taken_s()
+        for _ in range(10):  # who reads may lose its CPU between two lines of the file
+            first, second = clocks.taken_s(), clocks.taken_s()
+            if not first or not second or all(first[cpu] <= second[cpu] for cpu in cpus):
+                break
         if clocks.why_not:
             assert first is None
             assert "not known" in clocks.why_not

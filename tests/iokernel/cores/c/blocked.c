@@ -240,7 +240,8 @@ static void one_that_computes_is_seldom_looked_at(void)
 }
 
 /* Its application is removed while it sleeps, without its core: when it goes on it is in nobody's way. */
-static void one_that_goes_is_demoted(void)
+/* The loop that forgets it demotes it, as one that has not ceded; then it has back what it had. */
+static void one_that_goes_is_an_ordinary_thread(void)
 {
     struct pair p;
     pair_beside(&p, false);
@@ -248,7 +249,7 @@ static void one_that_goes_is_demoted(void)
     struct cl_io_app_final final;
     CHECK(sched_getscheduler(p.l->tid) == SCHED_OTHER);
     CHECK(cl_io_app_remove(p.w.io, p.lat->id, &final, err) == 0);
-    CHECK(sched_getscheduler(p.l->tid) == SCHED_IDLE && owns(&p.w, p.b));
+    CHECK(sched_getscheduler(p.l->tid) == SCHED_OTHER && owns(&p.w, p.b));
     end_thread(p.l);
     munmap(p.lat->base, p.lat->l.total_bytes);
     p.lat->id = 0;
@@ -525,7 +526,7 @@ SCENARIOS_MAIN(SCENARIO(asleep_it_loses_its_core_and_gets_it_back), SCENARIO(one
                SCENARIO(made_to_leave_it_gets_its_core_back), SCENARIO(one_that_is_back_soon_is_waited_for),
                SCENARIO(a_core_that_nobody_is_given_is_counted), SCENARIO(one_that_went_on_is_not_passed_over),
                SCENARIO(a_while_without_it_is_forgiven), SCENARIO(owners_of_all_cores_are_found),
-               SCENARIO(one_that_computes_is_seldom_looked_at), SCENARIO(one_that_goes_is_demoted),
+               SCENARIO(one_that_computes_is_seldom_looked_at), SCENARIO(one_that_goes_is_an_ordinary_thread),
                SCENARIO(a_sibling_goes_on_in_its_place), SCENARIO(it_goes_while_it_is_blocked),
                SCENARIO(the_loop_sleeps_no_longer_than_it_looks),
                SCENARIO(one_in_a_call_that_nothing_ends_loses_its_core),
