@@ -84,6 +84,11 @@ class Compared:
         return {name: sum(slot.disturbed for slot in slots) for name, slots in self.slots.items()}
 
     @property
+    def counted(self) -> int:
+        """Turns of which something counts, of the arm that has fewer."""
+        return min(sum(not all(slot.disturbed for slot in pair[side]) for pair in self.pairs) for side in (0, 1))
+
+    @property
     def value(self) -> float:
         """What is compared with the goal; nan: nothing is known."""
         return self.ratio.value - self.less if self.ratio else math.nan
@@ -164,15 +169,15 @@ def compare(
 ) -> Taken:
     """Take turns. over: of each arm that is compared, the other one.
 
-    A first round is taken, however long it is, and then as many as there is time for; in a run of LOOKED_S those of the
-    first look. less: see `Compared`."""
+    A first round is taken, however long it is, and then as many as there is time for; in a run of LOOKED_S so many as
+    the first look needs. less: see `Compared`."""
     done = Taken({name: [] for name in arms}, {a: Compared(figure, a, b, less) for a, b in over.items()})
     session.take_canary()
     least = LOOKS[0] if session.seconds >= LOOKED_S else 1
     end, longest = time.monotonic() + seconds, 0.0
     with Host(session.cores) as host:
         done.host = host.why_not
-        while done.undecided and (done.rounds < least or time.monotonic() + longest < end):
+        while done.undecided and (_few(done, least) or time.monotonic() + longest < end):
             begun = time.monotonic()
             _round(session, host, arms, over, done)
             longest = max(longest, time.monotonic() - begun)
@@ -181,6 +186,13 @@ def compare(
     _look(done, len(over))
     session.take_canary()
     return done
+
+
+def _few(done: Taken, least: int) -> bool:
+    """Whether there are fewer turns than are taken in any case: those that the host took are made up for, up to as many
+    again."""
+    counted = min(done.compared[name].counted for name in done.undecided)
+    return counted < least and done.rounds < (2 * least if least > 1 else 1)
 
 
 def slot_s(seconds: float) -> float:
@@ -263,7 +275,7 @@ def judge(session: Session, figure: str, done: Taken, *, beside: Mapping[str, fl
     if len(done.compared) > 1:
         session.note(f"{figure} is that of {worst.name}")
     low, high = worst.ends(SHOWN)
-    with_it = {f"{SURE} from": low, f"{SURE} to": high, "turns of each": float(len(worst.pairs))}
+    with_it = {f"{SURE} from": low, f"{SURE} to": high, "turns of each": float(worst.counted)}
     if plain := worst.plain:
         with_it["of all slots"] = plain.value - worst.less
     with_it |= {f"left out, {arm}": float(n) for arm, n in worst.left_out.items()}
