@@ -6,8 +6,8 @@ iokernel for its statistics, and reads what the server writes down. On two CPUs,
 take from one of them what it needs: its share of a CPU stands beside the figure. While that is below 1 % the p99 need
 not see it.
 
-One `top` runs all the time, and is stopped while nobody looks. When it goes on it makes up for one look; a slot begins
-behind the next one. What is measured is as long as the time between two looks, and so it holds one.
+One `top` runs all the time, and is stopped while nobody looks. When it goes on it makes up for one look. A turn begins
+in the middle between two of the next ones, and is as long as some of them are apart: it has as many looks as it should.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import IO, Any
 
 from ..runtime.errors import CorelaneError
 from .harness import rig, tails, usage
-from .harness.load import WARM_FRACTION
-from .harness.openloop import Measure, Point, guess_peak, search_peak
+from .harness.openloop import guess_peak, search_peak
 from .harness.plot import Canvas
 from .harness.session import Session
 
@@ -39,8 +38,8 @@ HALF = 0.5  # of what it carries; but no more than
 MODEST_RPS = 100_000.0  # ... so much: what comes in 20 ms, in which the machine stands still, fits into the rings
 PEAK, TURNS = 0.15, 0.75  # of the time
 DELAY_S = 1.0  # top's default
-SLOT_S = DELAY_S / (1 - WARM_FRACTION)
-SHORT_S, SHORT_SLOT_S = 3.0, 0.05  # a run, and its slots: most have no look
+TURN_S = 2 * DELAY_S
+SHORT_S = 3.0  # a run; its turns are a slot, and most have no look
 STARTS_S = 60.0
 
 
@@ -64,45 +63,37 @@ def run(session: Session) -> None:
         session.settings["peak_rps"] = round(peak)
         rate = min(HALF * peak, MODEST_RPS)
         session.settings["rate_rps"] = round(rate)
-        measure = partial(_at, made.load.measure, rate, SLOT_S if session.seconds >= SHORT_S else SHORT_SLOT_S)
-        shares: list[float] = []
+        seconds, turn_s = TURNS * session.seconds, TURN_S if session.seconds >= SHORT_S else 0.0
+        slot = partial(made.load.measure, rate, tails.slot_s(seconds))
         with looking_on(made.iokernel.socket_path) as top:
-            arms = {ALONE: measure, WATCHED: partial(_watched, top, measure, shares)}
-            done = tails.compare(session, "top.cost", arms, {WATCHED: ALONE}, TURNS * session.seconds)
+            arms = {ALONE: tails.Arm(slot, turn_s), WATCHED: tails.Arm(slot, turn_s, top.looking)}
+            done = tails.compare(session, "top.cost", arms, {WATCHED: ALONE}, seconds)
     tails.rows(session, done)
-    tails.judge(session, "top.cost", done, beside={"top's share of a CPU": statistics.median(shares)})
-
-
-def _at(measure: Measure, rate: float, seconds: float) -> Point:
-    return measure(rate, seconds)
-
-
-def _watched(top: Top, measure: Callable[[], Point], shares: list[float]) -> Point:
-    """shares: what part of a CPU top has had meanwhile is put behind them."""
-    with top.looking():
-        before, begun = usage.of_process(top.pid), time.monotonic()
-        point = measure()
-        shares.append((usage.of_process(top.pid) - before).busy_s / (time.monotonic() - begun))
-    return point
+    tails.judge(session, "top.cost", done, beside={"top's share of a CPU": statistics.median(top.shares)})
 
 
 class Top:
-    """`corelane top`, stopped but while it looks on. said: the file that it writes to."""
+    """`corelane top`, stopped but while it looks on. said: the file that it writes to. shares: of a CPU, which it has
+    had while it looked on."""
 
     def __init__(self, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
         self._process, self._said = process, said
-        self.pid = process.pid
+        self.shares: list[float] = []
         self._await_look()
         process.send_signal(signal.SIGSTOP)
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
-        """From behind its second look on, until the block ends."""
+        """From the middle between two looks on, until the block ends."""
         self._process.send_signal(signal.SIGCONT)
         try:
             self._await_look()
             self._await_look()
+            time.sleep(DELAY_S / 2)
+            before, begun = usage.of_process(self._process.pid), time.monotonic()
             yield
+            used = (usage.of_process(self._process.pid) - before).busy_s
+            self.shares.append(used / (time.monotonic() - begun))
         finally:
             self._process.send_signal(signal.SIGSTOP)
 

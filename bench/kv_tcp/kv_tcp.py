@@ -154,8 +154,8 @@ def beside_others(
         rate = HALF * statistics.median(rates[MEMCACHED])
         script = space.memcached()
         slot = tails.slot_s(0.4 * seconds)
-        asked = {server: partial(point, server, script, rate, slot) for server in (OURS, MEMCACHED)}
-        asked[ECHO] = partial(echo, rate, slot)
+        asked = {server: tails.Arm(partial(point, server, script, rate, slot)) for server in (OURS, MEMCACHED)}
+        asked[ECHO] = tails.Arm(partial(echo, rate, slot))
         taken = tails.compare(session, "kv-tcp.p99_gain", asked, {MEMCACHED: OURS}, 0.4 * seconds)
         kinds.beside(session, pair, ports, space, rows_s)
     tails.rows(session, taken, lambda server: f"{server}, at half of memcached's rate")

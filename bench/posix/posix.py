@@ -28,7 +28,7 @@ from ..harness.numbers import number, pairwise
 from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from ..harness.tails import compare, judge, rows, slot_s
+from ..harness.tails import Arm, compare, judge, rows, slot_s
 from ..http import http
 from ..kv_tcp.scripts import Space
 from ..tcp import links
@@ -170,7 +170,7 @@ def tails(session: Session, pair: servers.Pair, rate: float) -> None:
         session.figure(figure, None, reason="memcached carried no load on Linux")
         return
     seconds = SHARES[TAILS] * session.seconds
-    arms = {world: partial(_point, pair, world, rate, slot_s(seconds)) for world in WORLDS}
+    arms = {world: Arm(partial(_point, pair, world, rate, slot_s(seconds))) for world in WORLDS}
     done = compare(session, figure, arms, {LINUX: OURS}, seconds)
     rows(session, done, lambda world: f"{_arm('memcached', world)}, at half of Linux' rate")
     judge(session, figure, done)

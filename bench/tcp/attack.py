@@ -53,10 +53,10 @@ def measure(session: Session, seconds: float) -> None:
         "attackers_connections": {kind: ATTACKERS.get(kind, ATTACKERS_ELSE) for kind in CONNECTED},
     }
     slot = tails.slot_s(seconds)
-    arms = {_arm(kind): partial(_beside, session.two_cores, kind, slot) for kind in kinds}
+    arms = {_arm(kind): tails.Arm(partial(_beside, session.two_cores, kind, slot)) for kind in kinds}
     done = tails.compare(session, FIGURE, arms, {_arm(kind): ALONE for kind in ATTACKS}, seconds)
     for name, row in tails.rows(session, done).items():
-        extra = [slot.point.extra for slot in done.slots[name]]
+        extra = [slot.point.extra for turn in done.turns[name] for slot in turn]
         row |= {key: max(one[key] for one in extra) for key in ("server_mib", "server_connections")}
         row[AT_FIRST] = plain(statistics.median(one[AT_FIRST] for one in extra))
     ratios = {kind: done.compared[_arm(kind)].value for kind in ATTACKS}
@@ -76,7 +76,9 @@ def _of_a_neighbour(done: tails.Taken) -> dict[str, float]:
 def _at_first(done: tails.Taken) -> dict[str, float]:
     """Of each attack while the server gets memory for it: the p99 over that of a client alone, of a server as new; the
     median of the rounds, so that the host's gaps are in it."""
-    alone, *under = ([slot.point.extra[AT_FIRST] for slot in done.slots[_arm(kind)]] for kind in ("", *ATTACKS))
+    alone, *under = (
+        [slot.point.extra[AT_FIRST] for turn in done.turns[_arm(kind)] for slot in turn] for kind in ("", *ATTACKS)
+    )
     return {
         f"{kind}, at first": statistics.median(p99_us / a for p99_us, a in zip(found, alone, strict=False))
         for kind, found in zip(ATTACKS, under, strict=True)

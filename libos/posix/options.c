@@ -111,10 +111,14 @@ static int set_socket_option(struct cl_posix_socket *s, int name, const void *va
     case SO_REUSEADDR:
         cl_store_relaxed(&s->reuse_address, number != 0);
         return 0;
+    case SO_RCVLOWAT:
+        if (number > 1)
+            cl_posix_say_once(
+                "SO_RCVLOWAT has no effect on sockets of the dataplane: one is ready from the first byte on");
+        return 0;
     case SO_BROADCAST:
     case SO_PRIORITY:
     case SO_OOBINLINE:
-    case SO_RCVLOWAT:
         return 0;
     default:
         cl_posix_say_once("an option of SOL_SOCKET has no effect on sockets of the dataplane");
@@ -242,6 +246,11 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
     if (level == IPPROTO_UDP && name == UDP_SEGMENT)
         return (int)cl_posix_refuse(
             "UDP_SEGMENT is not to be had of sockets of the dataplane: send each datagram by itself", ENOPROTOOPT);
+    if (level == IPPROTO_UDP && name == UDP_CORK && value && (size_t)len >= sizeof number &&
+        (memcpy(&number, value, sizeof number), number))
+        return (int)cl_posix_refuse(
+            "UDP_CORK is not to be had of sockets of the dataplane: make one datagram of several pieces by sendmsg",
+            ENOPROTOOPT);
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     bool ours_alone = s && value && (size_t)len >= sizeof number && keeps_alone(s, level, name);
     int rc = ours_alone ? 0 : (int)cl_linux(SYS_setsockopt, fd, level, name, value, len);

@@ -66,6 +66,12 @@ int cl_posix_sleep(struct cl_posix_set *set, struct pollfd *fds, nfds_t n, uint6
 
 int cl_posix_wait(struct cl_posix_socket *s, uint32_t events, uint64_t deadline_ns)
 {
+    return cl_posix_wait_while(s, events, deadline_ns, NULL, NULL);
+}
+
+int cl_posix_wait_while(struct cl_posix_socket *s, uint32_t events, uint64_t deadline_ns, bool (*waits)(void *arg),
+                        void *arg)
+{
     struct cl_posix_set *set = cl_posix_own_set();
     struct cl_posix_watch *w = set ? cl_posix_own_watches(set, 1) : NULL;
     struct epoll_event found[COLLECTED];
@@ -78,7 +84,7 @@ int cl_posix_wait(struct cl_posix_socket *s, uint32_t events, uint64_t deadline_
     *w = (struct cl_posix_watch){.events = events};
     cl_posix_join(w, s, set);
     cl_posix_own_joined(set, 1);
-    while (rc == 0 && cl_posix_collect(set, found, COLLECTED) == 0) {
+    while (rc == 0 && (cl_posix_collect(set, found, COLLECTED) == 0 || (waits && waits(arg)))) {
         rc = cl_posix_sleep(set, fds, 0, deadline_ns, NULL);
         if (rc == -EINTR && cl_posix_goes_on(deadline_ns))
             rc = 0;

@@ -4,7 +4,10 @@
 #include "linux.h"
 #include "waits.h"
 
+#include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define BUSY_MOST 256 /* times that somebody else works on a connection that is ready, and is helped to get done */
 
@@ -16,6 +19,7 @@ struct transfer {
     bool more; /* MSG_MORE */
     int64_t rc;
 };
+_Static_assert(IOV_MAX <= CL_STREAM_VECTORS, "a call takes all pieces that Linux takes");
 _Static_assert(sizeof(struct iovec) == sizeof(struct cl_iovec) &&
                    offsetof(struct iovec, iov_len) == offsetof(struct cl_iovec, len),
                "one is the other");
@@ -78,12 +82,6 @@ static int64_t skip(const struct iovec *vec, int64_t n, int64_t done, struct iov
             left[out++] = (struct iovec){(char *)vec[i].iov_base + part, vec[i].iov_len - (size_t)part};
     }
     return out;
-}
-
-/* The first pieces with so many bytes at most that a call takes. */
-static int64_t first_pieces(int64_t n)
-{
-    return cl_min(n, (int64_t)CL_STREAM_VECTORS);
 }
 
 /* Of a connection of which that side was shut, and the stream does not know: what is left is read, and why it is over told
@@ -175,6 +173,30 @@ static void go_home(struct cl_posix_socket *s)
     (void)cl_stream_set_home(s->stream, (int)poller - 1);
 }
 
+/* Of a call that looks at what it does not take, and wants all of it. */
+struct look {
+    const struct cl_posix_socket *s;
+    struct transfer *t;
+    int64_t seen, whole;
+};
+
+static bool sees_too_little(void *arg)
+{
+    struct look *l = arg;
+    bool over = cl_posix_socket_ready(l->s) & (CL_STREAM_READY_LAST | CL_STREAM_READY_OVER | CL_POLL_ERROR);
+    l->seen = cl_max(l->seen, transfer_some(l->t)); /* behind that: what has come by the end is seen */
+    return l->seen < l->whole && !over;
+}
+
+/* `seen` of it are there. They stay where they are, so that the socket is ready: each time that more come it looks again
+ * (net/ipv4/tcp.c: tcp_recvmsg_locked). */
+static int64_t see_all(struct cl_posix_socket *s, struct transfer *t, int64_t seen, int64_t whole)
+{
+    struct look l = {s, t, seen, whole};
+    (void)cl_posix_wait_while(s, EPOLLIN | EPOLLRDHUP | EPOLLET, cl_posix_deadline(s->receive_ns), sees_too_little, &l);
+    return l.seen;
+}
+
 static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags)
 {
     int64_t rc;
@@ -182,7 +204,6 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
         return not_connected(s, t->out);
     t->stream = s->stream;
     go_home(s);
-    t->n = first_pieces(t->n);
     if (is_shut_early(s, t->out))
         return told_once(s, t, transfer_early(t));
     int64_t sum = length_of(t->vec, t->n);
@@ -194,14 +215,41 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
     rc = transfer_some(t);
     if (waits && (rc == -EAGAIN || (rc > 0 && rc < whole)))
         rc = transfer_rest(s, t, rc, whole);
+    if (t->peek && waits && flags & MSG_WAITALL && rc > 0 && rc < sum)
+        rc = see_all(s, t, rc, sum);
     return told_once(s, t, rc);
+}
+
+/* Into one piece, and from there into those of the caller. */
+static int64_t peek_pieces(struct cl_posix_socket *s, const struct transfer *t, int flags)
+{
+    int64_t room = cl_min(length_of(t->vec, t->n), (int64_t)CL_STREAM_BUFFER_MOST), at = 0;
+    char *data = malloc((size_t)room + 1);
+    struct iovec one = {data, (size_t)room};
+    struct transfer whole = {.vec = &one, .n = 1, .peek = true};
+    if (!data)
+        return -ENOMEM;
+    int64_t rc = transfer(s, &whole, flags);
+    for (int64_t i = 0; i < t->n && at < rc; i++) {
+        int64_t part = cl_min(rc - at, (int64_t)t->vec[i].iov_len);
+        memcpy(t->vec[i].iov_base, data + at, (size_t)part);
+        at += part;
+    }
+    free(data);
+    return rc;
 }
 
 #define STREAM_READS (MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC)
 #define WRITES (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE)
 
-static int check_flags(int flags, int known)
+static int check_flags(int flags, int known, bool datagram, bool out)
 {
+    if (flags & MSG_OOB && out && !datagram)
+        return (int)cl_posix_refuse("send with MSG_OOB is not to be had: there are no urgent data here", EOPNOTSUPP);
+    if (flags & MSG_MORE && datagram)
+        return (int)cl_posix_refuse("send with MSG_MORE is not to be had of datagrams of the dataplane: make one of "
+                                    "several pieces by sendmsg",
+                                    EOPNOTSUPP);
     if (flags & MSG_OOB)
         return flags & known & MSG_OOB ? 0 : -EINVAL; /* as where none has come */
     if (flags & ~known)
@@ -213,11 +261,12 @@ static int check_flags(int flags, int known)
 /* The socket of a call for n pieces, held; or what is wrong with the call. */
 static int64_t socket_for(int fd, int64_t n, int flags, int allowed, struct cl_posix_socket **out)
 {
-    if (n < 0 || cl_posix_is_child())
-        return n < 0 ? -EINVAL : -ECHILD;
+    if (n < 0 || n > IOV_MAX || cl_posix_is_child()) /* as of a message; of readv and writev it has been looked at */
+        return n < 0 || n > IOV_MAX ? -EMSGSIZE : -ECHILD;
     *out = cl_posix_socket_of(fd);
     if (*out) {
-        int rc = check_flags(flags, (*out)->datagram ? allowed | MSG_TRUNC | MSG_OOB : allowed);
+        bool datagram = (*out)->datagram;
+        int rc = check_flags(flags, datagram ? allowed | MSG_TRUNC | MSG_OOB : allowed, datagram, allowed == WRITES);
         if (rc)
             cl_posix_socket_put(*out);
         return rc;
@@ -236,7 +285,8 @@ int64_t cl_posix_receive(int fd, struct msghdr *m, int flags)
         return rc;
     if (s->datagram) {
         rc = cl_posix_datagram_receive(s, m, flags);
-    } else if ((rc = transfer(s, &t, flags)) >= 0) { /* nobody is told whom it came from */
+    } else if ((rc = t.peek && t.n > 1 ? peek_pieces(s, &t, flags) : transfer(s, &t, flags)) >=
+               0) { /* nobody is told whom it came from */
         m->msg_namelen = 0;
         m->msg_controllen = 0;
         m->msg_flags = 0;
@@ -248,7 +298,9 @@ int64_t cl_posix_receive(int fd, struct msghdr *m, int flags)
 int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags)
 {
     struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)vec, .msg_iovlen = (size_t)n};
-    if (!(flags & MSG_PEEK) && n >= 0 && length_of(vec, n) == 0 && cl_posix_kind(fd) == CL_POSIX_SOCKET)
+    if (n < 0 || n > IOV_MAX)
+        return -EINVAL;
+    if (!(flags & MSG_PEEK) && length_of(vec, n) == 0 && cl_posix_kind(fd) == CL_POSIX_SOCKET)
         return 0; /* whatever it is (net/socket.c: sock_read_iter) */
     return cl_posix_receive(fd, &m, flags);
 }
@@ -273,6 +325,8 @@ int64_t cl_posix_send(int fd, const struct msghdr *m, int flags)
 
 int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags)
 {
+    if (n < 0 || n > IOV_MAX)
+        return -EINVAL;
     const struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)vec, .msg_iovlen = (size_t)n};
     return cl_posix_send(fd, &m, flags);
 }

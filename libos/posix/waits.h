@@ -113,5 +113,8 @@ bool cl_posix_goes_on(uint64_t deadline_ns);
 int cl_posix_sleep(struct cl_posix_set *set, struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask);
 /* Wait until one of `events` is ready. 0, -EAGAIN: the time is over, -EINTR, -ECANCELED, -ENOMEM. */
 int cl_posix_wait(struct cl_posix_socket *s, uint32_t events, uint64_t deadline_ns);
+/* The same for events with EPOLLET, each time that there are some, until `waits` says no; NULL: it does. */
+int cl_posix_wait_while(struct cl_posix_socket *s, uint32_t events, uint64_t deadline_ns, bool (*waits)(void *arg),
+                        void *arg);
 
 #endif

@@ -1,8 +1,9 @@
-"""Slots of arms by turns, until it is known of each ratio on which side of the goal it lies, or the time is over.
+"""Arms by turns, until it is known of each ratio on which side of the goal it lies, or the time is over.
 
-A round is a slot of each arm that is not decided and of each that one is compared with: A B, then B A. After LOOKS
-rounds each ratio is looked at. One that lies on one side of the goal for certain is decided, and has no slots any more,
-so that the time goes to those of which it is not known. What is certain:
+A turn is a slot, or several in succession where an arm does something at intervals. A round is a turn of each arm that
+is not decided and of each that one is compared with: A B, then B A. After LOOKS rounds each ratio is looked at. One
+that lies on one side of the goal for certain is decided, and has no turns any more, so that the time goes to those of
+which it is not known. What is certain:
 
     met      the error is of one ratio, ERROR, over all looks together: to take the worst of many for one that is
              within the goal is to be wrong about that one.
@@ -14,9 +15,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from ....runtime.hist import Hist
 from ..goals import GOALS
 from ..numbers import plain as in_json
 from ..openloop import Point, middle
@@ -48,12 +51,13 @@ class Slot:
         return self.host_s is not None and self.host_s > HOST_MOST * self.point.seconds
 
 
-Pair = tuple[Slot, Slot]
+Turn = Sequence[Slot]
+Pair = tuple[Turn, Turn]
 
 
 @dataclass
 class Compared:
-    """An arm and the one that its p99 is compared with, slot by slot. less: what is taken off the ratio before it is
+    """An arm and the one that its p99 is compared with, turn by turn. less: what is taken off the ratio before it is
     compared with the goal: 1, where that is of a part that is added. verdict: MET, MISSED or OPEN."""
 
     figure: str
@@ -65,17 +69,24 @@ class Compared:
     ratio: Pooled | None = None
 
     @property
-    def kept(self) -> list[Pair]:
-        """Without those of which the host took one slot or both."""
-        return [(a, b) for a, b in self.pairs if not a.disturbed and not b.disturbed]
+    def slots(self) -> dict[str, list[Slot]]:
+        """Of each of the two arms."""
+        sides = zip(*self.pairs, strict=True) if self.pairs else ((), ())
+        return {name: [slot for turn in side for slot in turn] for name, side in zip(self._both, sides, strict=True)}
+
+    @property
+    def _both(self) -> tuple[str, str]:
+        return self.name, self.other
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Slots that the host took, by arm. A pair is left out for one of them."""
-        return {
-            self.name: sum(a.disturbed for a, _ in self.pairs),
-            self.other: sum(b.disturbed for _, b in self.pairs),
-        }
+        """Slots in which the host took a CPU, by arm."""
+        return {name: sum(slot.disturbed for slot in slots) for name, slots in self.slots.items()}
+
+    @property
+    def counted(self) -> int:
+        """Turns of which something counts, of the arm that has fewer."""
+        return min(sum(not all(slot.disturbed for slot in pair[side]) for pair in self.pairs) for side in (0, 1))
 
     @property
     def value(self) -> float:
@@ -84,8 +95,8 @@ class Compared:
 
     @property
     def plain(self) -> Pooled | None:
-        """The ratio of all pairs, those that the host took among them."""
-        return _of(self.pairs) if self.pairs else None
+        """The ratio of all slots, those in which the host took a CPU among them."""
+        return _of(self.pairs, every=True)
 
     def ends(self, error: float) -> tuple[float, float]:
         """Beyond each of these `value` should be with that probability at most."""
@@ -95,8 +106,7 @@ class Compared:
 
     def measure(self) -> None:
         """The ratio of the pairs so far."""
-        kept = self.kept
-        self.ratio = _of(kept) if kept else None
+        self.ratio = _of(self.pairs)
 
     def look(self, of: int = 1) -> None:
         """Decide, if the slots tell. of: as many are compared."""
@@ -110,16 +120,28 @@ class Compared:
             self.verdict = MET
 
 
-def _of(pairs: Sequence[Pair]) -> Pooled:
-    sides = [[slot.point.hist for slot in side if slot.point.hist] for side in zip(*pairs, strict=True)]
-    return pooled(*sides)
+def _of(pairs: Sequence[Pair], *, every: bool = False) -> Pooled | None:
+    """None: an arm has no slot that counts."""
+    above, below = ([_hist(pair[side], every=every) for pair in pairs] for side in (0, 1))
+    return pooled(above, below) if any(above) and any(below) else None
+
+
+def _hist(turn: Turn, *, every: bool) -> Hist | None:
+    """Of the slots of a turn that count; None: none does."""
+    found = [slot.point.hist for slot in turn if slot.point.hist and (every or not slot.disturbed)]
+    if len(found) < 2:
+        return found[0] if found else None
+    whole = found[0].snapshot()
+    for hist in found[1:]:
+        whole.merge(hist)
+    return whole
 
 
 @dataclass
 class Taken:
-    """Slots of each arm, what came of the comparisons by arm, and why the host is not known; "" if it is."""
+    """Turns of each arm, what came of the comparisons by arm, and why the host is not known; "" if it is."""
 
-    slots: dict[str, list[Slot]]
+    turns: dict[str, list[Turn]]
     compared: dict[str, Compared]
     host: str = ""
     rounds: int = 0
@@ -129,23 +151,33 @@ class Taken:
         return [name for name, one in self.compared.items() if one.verdict == OPEN]
 
 
-Arms = Mapping[str, Callable[[], Point]]
+@dataclass(frozen=True)
+class Arm:
+    """slot: measures one, and keeps the histogram. turn_s: of so much time is a turn, in slots; 0: it is one slot.
+    within: around a turn."""
+
+    slot: Callable[[], Point]
+    turn_s: float = 0.0
+    within: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+Arms = Mapping[str, Arm]
 
 
 def compare(
     session: Session, figure: str, arms: Arms, over: Mapping[str, str], seconds: float, *, less: float = 0.0
 ) -> Taken:
-    """Take slots. arms: each measures one, and keeps the histogram; over: of each arm that is compared, the other one.
+    """Take turns. over: of each arm that is compared, the other one.
 
-    A first round is taken, however long it is, and then as many as there is time for; in a run of LOOKED_S those of the
-    first look. less: see `Compared`."""
+    A first round is taken, however long it is, and then as many as there is time for; in a run of LOOKED_S so many as
+    the first look needs. less: see `Compared`."""
     done = Taken({name: [] for name in arms}, {a: Compared(figure, a, b, less) for a, b in over.items()})
     session.take_canary()
     least = LOOKS[0] if session.seconds >= LOOKED_S else 1
     end, longest = time.monotonic() + seconds, 0.0
     with Host(session.cores) as host:
         done.host = host.why_not
-        while done.undecided and (done.rounds < least or time.monotonic() + longest < end):
+        while done.undecided and (_few(done, least) or time.monotonic() + longest < end):
             begun = time.monotonic()
             _round(session, host, arms, over, done)
             longest = max(longest, time.monotonic() - begun)
@@ -154,6 +186,13 @@ def compare(
     _look(done, len(over))
     session.take_canary()
     return done
+
+
+def _few(done: Taken, least: int) -> bool:
+    """Whether there are fewer turns than are taken in any case: those that the host took are made up for, up to as many
+    again."""
+    counted = min(done.compared[name].counted for name in done.undecided)
+    return counted < least and done.rounds < (2 * least if least > 1 else 1)
 
 
 def slot_s(seconds: float) -> float:
@@ -167,18 +206,27 @@ def _round(session: Session, host: Host, arms: Arms, over: Mapping[str, str], do
     wanted |= arms.keys() - over.keys() - set(over.values())  # what is shown beside
     names = [name for name in arms if name in wanted]
     done.rounds += 1
-    got: dict[str, Slot] = {}
+    got: dict[str, Turn] = {}
     for name in names if done.rounds % 2 else reversed(names):
-        session.say(f"slot {done.rounds}: {name}")
-        got[name] = _slot(host, arms[name])
-        done.slots[name].append(got[name])
+        session.say(f"turn {done.rounds}: {name}")
+        got[name] = _turn(host, arms[name])
+        done.turns[name].append(got[name])
     for name in undecided:
         done.compared[name].pairs.append((got[name], got[over[name]]))
 
 
-def _slot(host: Host, arm: Callable[[], Point]) -> Slot:
+def _turn(host: Host, arm: Arm) -> Turn:
+    with arm.within():
+        begun = time.monotonic()
+        slots = [_slot(host, arm.slot)]
+        while time.monotonic() - begun < arm.turn_s:
+            slots.append(_slot(host, arm.slot))
+    return slots
+
+
+def _slot(host: Host, measure: Callable[[], Point]) -> Slot:
     before = host.taken_s()
-    point = arm()
+    point = measure()
     after = host.taken_s()
     took = None if before is None or after is None else max(after[cpu] - before[cpu] for cpu in after)
     return Slot(point, took)
@@ -193,7 +241,8 @@ def rows(session: Session, done: Taken, named: Callable[[str], str] = str) -> di
     """A row for each arm, of the slots in which the host took nothing, if there are any; by arm. named: its name in
     it."""
     found = {}
-    for arm, slots in done.slots.items():
+    for arm, turns in done.turns.items():
+        slots = [slot for turn in turns for slot in turn]
         kept = [slot for slot in slots if not slot.disturbed]
         row = session.point(named(arm), middle([slot.point for slot in kept or slots]))
         took = [slot.host_s for slot in slots if slot.host_s is not None]
@@ -205,7 +254,7 @@ def rows(session: Session, done: Taken, named: Callable[[str], str] = str) -> di
 def between(done: Taken, name: str, other: str) -> float:
     """The p99 of an arm over that of another one, which it was not compared with, in the rounds that both had, without
     those in which the host took a CPU; nan: there is none."""
-    one = Compared("", name, other, pairs=[*zip(done.slots[name], done.slots[other], strict=False)])
+    one = Compared("", name, other, pairs=[*zip(done.turns[name], done.turns[other], strict=False)])
     one.measure()
     return one.value
 
@@ -217,14 +266,16 @@ def judge(session: Session, figure: str, done: Taken, *, beside: Mapping[str, fl
     if done.host:
         session.note(f"{figure}: {done.host}; no slot is left out")
     if not known:
-        session.figure(figure, None, reason="the host took a CPU in each pair of slots: repeat it on a quieter machine")
+        session.figure(
+            figure, None, reason="the host took a CPU in each slot of an arm: repeat it on a quieter machine"
+        )
         return
     sign = 1 if GOALS[figure].sense == "at most" else -1
     worst = max(known.values(), key=lambda one: math.inf if math.isnan(one.value) else sign * one.value)
     if len(done.compared) > 1:
         session.note(f"{figure} is that of {worst.name}")
     low, high = worst.ends(SHOWN)
-    with_it = {f"{SURE} from": low, f"{SURE} to": high, "pairs": float(len(worst.kept))}
+    with_it = {f"{SURE} from": low, f"{SURE} to": high, "turns of each": float(worst.counted)}
     if plain := worst.plain:
         with_it["of all slots"] = plain.value - worst.less
     with_it |= {f"left out, {arm}": float(n) for arm, n in worst.left_out.items()}
@@ -250,12 +301,12 @@ def said(one: Compared) -> dict[str, Any]:
         "from": in_json(low),
         "to": in_json(high),
         "of_all_slots": in_json(plain.value - one.less) if plain else None,
-        "pairs": len(one.pairs),
-        "pairs_kept": len(one.kept),
+        "turns": len(one.pairs),
+        "slots": {name: len(slots) for name, slots in one.slots.items()},
         "left_out": one.left_out,
         "verdict": one.verdict or "not decided",
-        "p99_us_of_slots": [[in_json(slot.point.p99_us) for slot in pair] for pair in one.pairs],
-        "host_ms_of_slots": [[_ms(slot.host_s) for slot in pair] for pair in one.pairs],
+        "p99_us_of_slots": {name: [in_json(slot.point.p99_us) for slot in slots] for name, slots in one.slots.items()},
+        "host_ms_of_slots": {name: [_ms(slot.host_s) for slot in slots] for name, slots in one.slots.items()},
     }
 
 

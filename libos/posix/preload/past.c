@@ -4,16 +4,45 @@
 #include "next.h"
 
 #include <aio.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define ARGUMENTS 6 /* of a system call at most */
 
-/* A call on the descriptor that is its first argument, which would meet the placeholder. */
-static bool is_on_socket(long number)
+static bool any_is_ours(const struct pollfd *fds, unsigned long n)
+{
+    for (unsigned long i = 0; fds && i < n; i++)
+        if (is_ours(fds[i].fd))
+            return true;
+    return false;
+}
+
+/* A call on a socket of ours, which would meet the placeholder. Most have it as their first argument. Of select, which the
+ * architecture has or not, nothing is told. */
+static bool is_on_socket(long number, const long *a)
 {
     switch (number) {
+    case SYS_epoll_ctl:
+        return is_ours((int)a[2]) || is_ours((int)a[0]);
+    case SYS_fcntl:
+        return is_ours((int)a[0]) && (a[1] == F_SETFL || a[1] == F_DUPFD || a[1] == F_DUPFD_CLOEXEC);
+    case SYS_splice:
+        return is_ours((int)a[0]) || is_ours((int)a[2]);
+#ifdef SYS_poll
+    case SYS_poll:
+#endif
+    case SYS_ppoll:
+        return any_is_ours((const struct pollfd *)a[0], (unsigned long)a[1]);
+#ifdef SYS_dup2
+    case SYS_dup2:
+#endif
+    case SYS_dup:
+    case SYS_dup3:
+    case SYS_ioctl:
+    case SYS_epoll_pwait2:
     case SYS_read:
     case SYS_write:
     case SYS_readv:
@@ -36,13 +65,11 @@ static bool is_on_socket(long number)
     case SYS_getsockname:
     case SYS_getpeername:
     case SYS_sendfile:
-    case SYS_splice:
     case SYS_preadv2:
     case SYS_pwritev2:
-    case SYS_epoll_ctl:
     case SYS_epoll_wait:
     case SYS_epoll_pwait:
-        return true;
+        return is_ours((int)a[0]);
     default:
         return false;
     }
@@ -73,7 +100,7 @@ PUBLIC long syscall(long number, ...)
             ENOSYS);
         return -1;
     }
-    if (!own && is_on_socket(number) && is_ours((int)a[0]))
+    if (!own && is_on_socket(number, a))
         (void)cl_posix_refuse(
             "syscall() on a socket of the dataplane goes past it, to a socket that is not connected: have "
             "the program call libc's function",

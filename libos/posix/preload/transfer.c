@@ -1,6 +1,7 @@
 /* read and write, recv and send, in all their forms. */
 #include "next.h"
 
+#include <limits.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
@@ -33,10 +34,10 @@ static int64_t write_from(int fd, const void *data, size_t len, int flags)
 /* Pieces without a byte are not asked of a file (fs/read_write.c: vfs_writev). */
 static int64_t write_pieces(int fd, const struct iovec *vec, int n, int flags)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && n <= IOV_MAX; i++)
         if (vec[i].iov_len)
             return cl_posix_write(fd, vec, n, flags);
-    return n < 0 ? -EINVAL : 0;
+    return n < 0 || n > IOV_MAX ? -EINVAL : 0;
 }
 
 WRAP(ssize_t, read, (int fd, void *data, size_t len), (fd, data, len), fd, POINT(read, read_into(fd, data, len)))

@@ -101,13 +101,39 @@ static bool sets_have_ours(int n, const fd_set *in, const fd_set *out, const fd_
     return set_has_ours(n, in) || set_has_ours(n, out) || set_has_ours(n, except);
 }
 
+/* Linux takes a time whose parts are negative for a wrong one. */
+static bool is_span(const struct timeval *t)
+{
+    return !t || (t->tv_usec >= 0 && t->tv_sec + t->tv_usec / 1000000 >= 0);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return ns_of(&t);
+}
+
+/* What is left of the time, which Linux tells of select alone, and not if there was none (fs/select.c:
+ * poll_select_finish). */
+static void tell_left(struct timeval *t, int64_t end_ns)
+{
+    int64_t left_ns = end_ns - now_ns();
+    left_ns = left_ns > 0 ? left_ns : 0;
+    *t = (struct timeval){left_ns / 1000000000, left_ns % 1000000000 / 1000};
+}
+
 NEXT(int, select, (int n, fd_set *in, fd_set *out, fd_set *except, struct timeval *t), (n, in, out, except, t))
 PUBLIC int select(int n, fd_set *in, fd_set *out, fd_set *except, struct timeval *t)
 {
     if (!sets_have_ours(n, in, out, except))
         return next_select(n, in, out, except, t);
     int64_t ns = t ? (int64_t)t->tv_sec * 1000000000 + (int64_t)t->tv_usec * 1000 : -1;
-    return (int)POINT(select, t && ns < 0 ? -EINVAL : cl_posix_select(n, in, out, except, ns, NULL));
+    int64_t end_ns = ns > 0 ? now_ns() + ns : 0;
+    int ready = (int)POINT(select, !is_span(t) ? -EINVAL : cl_posix_select(n, in, out, except, ns, NULL));
+    if (ns > 0 && is_span(t))
+        tell_left(t, end_ns);
+    return ready;
 }
 
 NEXT(int, pselect, (int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *t, const sigset_t *mask),

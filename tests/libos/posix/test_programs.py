@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -77,6 +78,7 @@ def test_calls_past_libc_are_said_and_io_uring_refused(stock: Callable[[str], Pa
         "recvfrom: ENOTCONN",
         "io_uring_setup: ENOSYS",
         "io_uring_setup: ENOSYS",
+        "dup: 0",
         "abc",
         "of Linux: 4",
         "write: 3",
@@ -145,6 +147,56 @@ def test_options_that_have_no_effect_are_said_and_segments_refused() -> None:
     assert "an option of IP (IP_TOS, IP_TTL" in sentences[0]
     assert "UDP_SEGMENT is not to be had" in sentences[1]
     assert len(sentences) == 2, "each once"
+
+
+HELD_BACK = """
+import errno, socket
+UDP_CORK = 1
+tcp, udp, listener = socket.socket(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket()
+for s in (udp, listener):
+    s.bind(("OURS", 0))
+listener.listen()
+tcp.connect(listener.getsockname())
+udp.connect(udp.getsockname())
+def refused(call):
+    try:
+        call()
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+refused(lambda: tcp.send(b"!", socket.MSG_OOB))
+refused(lambda: udp.send(b"x", socket.MSG_MORE))
+refused(lambda: udp.setsockopt(socket.IPPROTO_UDP, UDP_CORK, 1))
+udp.setsockopt(socket.IPPROTO_UDP, UDP_CORK, 0)
+tcp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+tcp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 8)
+"""
+
+
+def test_what_would_be_sent_or_told_otherwise_is_said() -> None:
+    done = python(HELD_BACK.replace("OURS", OURS), config=INSIDE)
+    assert done.stdout.splitlines() == ["ENOTSUP", "ENOTSUP", "ENOPROTOOPT"]
+    sentences = done.stderr.splitlines()
+    said = ("no urgent data", "MSG_MORE is not to be had of datagrams", "UDP_CORK is not", "SO_RCVLOWAT has no effect")
+    assert all(part in line for part, line in zip(said, sentences, strict=True))
+
+
+PAST_LIBC = """
+import ctypes, socket
+libc = ctypes.CDLL(None)
+s = socket.socket()
+s.bind(("OURS", 0))
+epfd = libc.syscall(SYS_epoll_create1, 0)
+print(libc.syscall(SYS_epoll_ctl, epfd, 1, s.fileno(), ctypes.create_string_buffer(12)))
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="system calls by their numbers of x86-64")
+def test_a_socket_in_an_epoll_of_system_calls_is_said() -> None:
+    """It would never be told of there."""
+    script = PAST_LIBC.replace("OURS", OURS).replace("SYS_epoll_create1", "291").replace("SYS_epoll_ctl", "233")
+    done = python(script, config=INSIDE)
+    assert done.stdout == "0\n"
+    assert "syscall() on a socket of the dataplane goes past it" in done.stderr
 
 
 INHERITS = """

@@ -9,7 +9,7 @@ import pytest
 from cltest.slots import slot
 
 from corelane.bench.harness.tails import Pooled, pooled
-from corelane.bench.harness.tails.pooled import LEAST_PAIRS
+from corelane.bench.harness.tails.pooled import LEAST_TURNS
 from corelane.runtime.hist import Hist
 
 
@@ -23,7 +23,7 @@ def hist(*values_ns: int, infinite: int = 0) -> Hist:
 def of(rng: random.Random, pairs: int, level_us: float, **above: float) -> Pooled:
     """An arm with a level, and bursts perhaps, over one at 10 us without."""
     pairs_of = [(slot(rng, level_us, **above).point.hist, slot(rng).point.hist) for _ in range(pairs)]
-    return pooled([a for a, _ in pairs_of if a], [b for _, b in pairs_of if b])
+    return pooled([a for a, _ in pairs_of], [b for _, b in pairs_of])
 
 
 def test_all_requests_of_an_arm_are_one_population() -> None:
@@ -39,16 +39,16 @@ def test_what_is_not_answered_is_infinite() -> None:
     assert pooled([lost], [whole]).value == math.inf
     assert math.isnan(pooled([whole], [lost]).value)
     assert math.isnan(pooled([lost], [lost]).value)
-    many = pooled([lost] * LEAST_PAIRS, [lost] * LEAST_PAIRS)
+    many = pooled([lost] * LEAST_TURNS, [lost] * LEAST_TURNS)
     assert (many.low(0.025), many.high(0.025)) == (0, math.inf)
 
 
 def test_few_pairs_say_nothing() -> None:
-    few = pooled([hist(100)] * (LEAST_PAIRS - 1), [hist(50)] * (LEAST_PAIRS - 1))
+    few = pooled([hist(100)] * (LEAST_TURNS - 1), [hist(50)] * (LEAST_TURNS - 1))
     assert (few.value, few.low(0.025), few.high(0.025)) == (pytest.approx(2, rel=1e-3), 0, math.inf)
 
 
-def test_slots_are_pairs() -> None:
+def test_turns_are_pairs() -> None:
     with pytest.raises(ValueError, match="as many on both sides"):
         pooled([hist(1)], [])
 
@@ -66,6 +66,16 @@ def test_bursts_that_are_in_few_slots_are_in_the_ratio() -> None:
     found = of(rng, 64, 10.0, burst=0.4, burst_s=0.012)
     assert found.value > 20
     assert found.low(0.025) > 1.5
+
+
+def test_a_turn_of_which_nothing_counts_is_in_neither() -> None:
+    one, other = hist(*[100] * 100), hist(*[300] * 100)
+    found = pooled([None, other] * LEAST_TURNS, [one, None] * LEAST_TURNS)
+    assert (found.turns, found.value) == (LEAST_TURNS, pytest.approx(3, rel=1e-3))
+    assert found.low(0.025) == found.high(0.025) == found.value
+    assert pooled([None, other], [one, one]).low(0.025) == 0
+    with pytest.raises(ValueError, match="one that counts"):
+        pooled([None], [one])
 
 
 def test_it_is_drawn_alike_each_time() -> None:

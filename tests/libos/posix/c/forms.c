@@ -146,6 +146,7 @@ static void past_libc(void)
     say("recvfrom", syscall(SYS_recvfrom, s, data, 8, MSG_DONTWAIT, NULL, NULL));
     say("io_uring_setup", syscall(SYS_io_uring_setup, 4, parameters));
     say("io_uring_setup", syscall(SYS_io_uring_setup, 4, parameters));
+    say("dup", close((int)syscall(SYS_dup, c)));
     say("of Linux", syscall(SYS_write, STDOUT_FILENO, "abc\n", 4));
     say("write", write(c, "abc", 3));
     wait_for(s, POLLIN);
