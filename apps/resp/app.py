@@ -24,7 +24,7 @@ class Options:
     password: str = option("", "what AUTH asks for")
     log: str = option("", "file or device of the log that makes writes durable; a file is made if there is none")
     log_mib: int = option(0, "size of a log that is made, in MiB; 0: four times memory_bytes")
-    in_call: bool = option(True, "wait in the kernel for writes to the log, where the only kthread has a core of its own")
+    in_call: bool = option(True, "the kthread waits in the kernel for writes to the log, if it is alone")
     backlog: int = option(511, "connections that may be half open; more are answered without a trace")
 
 
@@ -60,7 +60,9 @@ class RespService:
             shared = ffi.cast("struct cl_log_shared *", runtime.share(self._log).address)
         out, err = ffi.new("struct cl_resp_service **"), ffi.new("char[256]")
         check(
-            lib.cl_resp_serve(runtime.ptr, self.engine.ptr, options.port, options.backlog, shared, options.in_call, out, err),
+            lib.cl_resp_serve(
+                runtime.ptr, self.engine.ptr, options.port, options.backlog, shared, options.in_call, out, err
+            ),
             "run resp",
             err,
         )

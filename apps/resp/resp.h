@@ -307,8 +307,8 @@ struct cl_resp {
     uint32_t still_blocked; /* the command that is tried again finds nothing */
     char why[96];           /* the setting that was refused last was */
     uint64_t unread;        /* bytes of replies that wait, of all clients */
-    bool crowded;           /* these were too many: who has more than CL_RESP_OUT_HIGH waits until half of them has left */
-    uint64_t limit;         /* bytes that values and clients may take, whatever maxmemory says */
+    bool crowded;   /* these were too many: who has more than CL_RESP_OUT_HIGH waits until half of them has left */
+    uint64_t limit; /* bytes that values and clients may take, whatever maxmemory says */
 };
 
 /* A command that runs has c->argc arguments in c->argv, and answers. */

@@ -13,9 +13,10 @@
 #define LOOK_NS 20000000ull /* between looks whether the runtime stops */
 #define STEP_BYTES 65536ull /* of a rewrite that go with a batch: a write of that costs no more than a short one */
 #define MARGIN_BYTES 65536ull
-#define GATHER_NS 4000            /* a client on another core asks again within this, as a rule */
-#define CALL_MOST_NS 1000000ull   /* a disk that takes longer */
-#define REST_NS 1000000000ull     /* is left to the ring for so long, and each time twice as long, up to */
+#define GATHER_NS 4000          /* a client on another core asks again within this, as a rule */
+#define CALL_MOST_NS 1000000ull /* a disk that takes longer in the mean is left to the ring */
+#define MEAN_PART 8             /* weight of the newest one */
+#define REST_NS 1000000000ull   /* for so long; if it does so again soon, for twice as long, */
 #define REST_MOST_NS (64 * REST_NS)
 
 struct cl_resp_writer {
@@ -31,6 +32,7 @@ struct cl_resp_writer {
     uint64_t under_way;                 /* bytes of units that were taken and are not durable */
     bool in_call;                       /* writes may be made in the call */
     uint64_t sent_turn;                 /* of the kthread's loop, in which something was sent to a client last */
+    uint64_t call_ns;                   /* that they took in the mean */
     uint64_t off_until_ns, rest_ns;     /* none until then; the last rest of that kind */
 };
 
@@ -221,8 +223,12 @@ static int wait_for(struct cl_resp_writer *w, struct cl_log_future *last, bool h
     uint64_t took = 0;
     int rc = here ? cl_log_future_call(last, &took) : cl_log_future_wait(last);
     cl_count(&w->count.in_call, took != 0);
-    if (took > CALL_MOST_NS) {
-        w->rest_ns = w->rest_ns ? cl_min(2 * w->rest_ns, REST_MOST_NS) : REST_NS;
+    if (took)
+        w->call_ns += cl_min(took, 4 * CALL_MOST_NS) / MEAN_PART - w->call_ns / MEAN_PART; /* one stall is none */
+    if (w->call_ns > CALL_MOST_NS) {
+        w->call_ns = 0;
+        bool soon = now_ns() < w->off_until_ns + w->rest_ns;
+        w->rest_ns = soon ? cl_min(2 * w->rest_ns, REST_MOST_NS) : REST_NS;
         w->off_until_ns = now_ns() + w->rest_ns;
     }
     return rc;

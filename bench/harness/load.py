@@ -76,13 +76,16 @@ class Load:
         seconds: float,
         window_s: float | None = None,
         meanwhile: AbstractContextManager[object] | None = None,
+        accepted_s: float = 0.0,
     ) -> Point:
         """Offer `rate_rps` for `seconds`, the warm-up included. CorelaneError if the generator failed.
 
         window_s: keep the p99 of windows of about this length, too. meanwhile: around the time of the load, without
-        what is made ready before it and computed after it.
+        what is made ready before it and computed after it. accepted_s: a longer warm-up, by so much: connections are
+        open before their server has taken them.
         """
-        warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S)
+        warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S) + accepted_s
+        seconds += accepted_s
         windows = max(1, round((seconds - warm_s) / window_s)) if window_s else 1
         before = self.busy_s() if self.busy_s else 0.0
         self.generator.begin(rate_rps, seconds - warm_s, warm_s, windows)

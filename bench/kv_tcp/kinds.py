@@ -20,8 +20,10 @@ from .scripts import Script, Space
 FEW, CONNECTIONS, MANY = 100, 1000, 10_000
 SIZES = (1024, 16 << 10, 128 << 10, (1 << 20) - 100)  # of values, in bytes: the last is about the largest there may be
 LONG_KEYS, LONG_CONNECTIONS = 16, 16
+QUEUE_BYTES = 384 * 1448  # that wait in a client's queue of AF_XDP: three quarters of the frames that it keeps ready
 SCRIPT_BYTES = 16 << 20  # of a script of long values
 KERNEL_KEYS = 10_000  # that a client on kernel sockets stores itself
+ACCEPT_S = 100e-6  # a connection, for a server on kernel sockets to take it and answer it once, with a margin
 SETS = 0.1  # of the requests, beside GETs
 BY_KERNEL = "asked by kernel sockets"
 
@@ -40,6 +42,12 @@ class Kind:
         """Of a script; 0: as many as there are usually."""
         size = self.space.value_bytes
         return max(SCRIPT_BYTES // size, LONG_KEYS) if size >= SIZES[0] else 0
+
+    def window(self) -> dict[str, int]:
+        """What each connection of a client over AF_XDP offers for long values, so that all together fit into its queue:
+        what the queue has no frame for is lost, and comes again when the server's timer says so."""
+        most = QUEUE_BYTES // self.connections
+        return {"window_bytes": most} if self.space.value_bytes >= most else {}
 
     def script(self, port: int) -> Script:
         """As the server at that port is asked."""
@@ -101,9 +109,9 @@ def _row(session: Session, pair: servers.Pair, kind: Kind, server: str, port: in
     rest.demand("a server on a veth pair")
     with (
         _entered(pair, port),
-        pair.client(port, kind.script(port), kind.connections, arrivals="closed") as load,
+        pair.client(port, kind.script(port), kind.connections, arrivals="closed", **kind.window()) as load,
     ):
-        return kind.told(Load(load).measure(1.0, seconds))
+        return kind.told(Load(load).measure(1.0, seconds, accepted_s=kind.connections * ACCEPT_S))
 
 
 def _by_kernel(session: Session, pair: servers.Pair, kind: Kind, server: str, port: int, seconds: float) -> Point:

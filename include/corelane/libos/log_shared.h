@@ -79,9 +79,9 @@ CL_API void cl_log_unshare(struct cl_log_shared *shared);
 CL_API int cl_log_begin(struct cl_log_shared *shared, struct cl_log_future *f);
 /* Block until it is durable: 0, or why it is not. */
 CL_API int cl_log_future_wait(struct cl_log_future *f);
-/* The same, and where the calling kthread is alone (cl_sched_alone) and the device has nothing to do, by a write that the
- * kthread itself waits for in the kernel (cl_blk_settle): sooner, and nothing else runs on it meanwhile. *call_ns: how
- * long that was; 0: it was not. */
+/* The same, and where the calling kthread is alone (cl_sched_alone) and the device has nothing to do, by a write that
+ * the kthread itself waits for in the kernel (cl_blk_settle): sooner, and nothing else runs on it meanwhile. *call_ns:
+ * how long that was; 0: it was not. */
 CL_API int cl_log_future_call(struct cl_log_future *f, uint64_t *call_ns);
 /* Append, and wait. */
 CL_API int cl_log_append_wait(struct cl_log_shared *shared, const void *data, uint32_t bytes, uint64_t tag,

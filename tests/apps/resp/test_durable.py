@@ -10,6 +10,7 @@ from respplay import play
 from respstate import ask, state
 from respwire import replies
 
+from corelane.apps._native import lib
 from corelane.apps.resp import Client, Engine
 from corelane.apps.resp.engine import encode
 
@@ -103,6 +104,26 @@ def test_a_log_that_fails_ends_who_waits_and_refuses_writes(held: Engine) -> Non
     info = other.call("INFO", "persistence")
     assert b"aof_last_write_status:err" in info
     assert b"aof_unanswered_clients:1" in info
+
+
+def test_who_is_likely_to_write_again_is_counted(held: Engine) -> None:
+    """Those whom the last two writes have answered, each once."""
+    clients = [held.client() for _ in range(4)]
+
+    def written(*who: int) -> tuple[int, int]:
+        for i in who:
+            clients[i].call("SET", i, "v")
+        waiting = lib.cl_resp_waiting(held.ptr)
+        held.durable(held.take()[1])
+        for i in who:
+            assert clients[i].take() == b"+OK\r\n"
+        return waiting, lib.cl_resp_active(held.ptr)
+
+    assert written(0, 1, 2) == (3, 3)
+    assert written(0) == (1, 3)
+    assert written(3) == (1, 2)
+    assert written(3) == (1, 1)
+    assert written(0, 1, 2, 3) == (4, 4)
 
 
 def test_a_transaction_that_the_log_takes_no_more_is_over(held: Engine) -> None:

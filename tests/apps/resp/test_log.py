@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from cltest import netns_missing, soak, wait_until
@@ -24,6 +24,7 @@ from corelane.apps.resp.aof import PIECE, open_log, recover
 from corelane.apps.resp.app import Options, RespService
 from corelane.apps.resp.engine import encode
 from corelane.drivers.blk.blk import BlkFaults, FaultBlk, memory_blk
+from corelane.drivers.blk.file import FileBlk, create
 from corelane.drivers.linux import netns
 from corelane.drivers.nic.tap.tap import Tap
 from corelane.libos import Runtime
@@ -138,7 +139,7 @@ def test_what_was_acknowledged_survives_kills_under_load(space: netns.Namespace,
     rng = random.Random(seed)
     counts = [0] * 6
     for turn in range(soak.examples(4, 60)):
-        host = Host(space, tmp_path / "log", log_mib=8)
+        host = Host(space, tmp_path / "log", log_mib=8, in_call=turn % 2)
         try:
             check = Link(space)
             for i, least in enumerate(counts):
@@ -194,11 +195,11 @@ def test_a_restart_finds_all_and_the_log_stays_short(space: netns.Namespace, tmp
 
 
 @contextlib.contextmanager
-def served(space: netns.Namespace, log: Log) -> Iterator[RespService]:
+def served(space: netns.Namespace, log: Log, kthreads: int = 1, **options: Any) -> Iterator[RespService]:
     with space.entered():
-        nic = Tap(address=f"{LINUX}/24", ipv4=f"{OURS}/24")
-    with nic, Runtime(nic=nic, address=f"{OURS}/24", poll="block") as runtime:
-        service = RespService(runtime, Options(memory_bytes=8 << 20), log)
+        nic = Tap(address=f"{LINUX}/24", ipv4=f"{OURS}/24", queues=kthreads)
+    with nic, Runtime(nic=nic, address=f"{OURS}/24", kthreads=kthreads, poll="block") as runtime:
+        service = RespService(runtime, Options(memory_bytes=8 << 20, **options), log)
         runtime.start()
         try:
             yield service
@@ -206,6 +207,30 @@ def served(space: netns.Namespace, log: Log) -> Iterator[RespService]:
             runtime.stop()
             with contextlib.suppress(CorelaneError):  # of a log that has failed
                 service.close()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("kthreads", "in_call"), [(1, True), (1, False), (2, True)])
+def test_a_kthread_that_is_alone_writes_in_the_call(
+    space: netns.Namespace, tmp_path: Path, kthreads: int, in_call: bool
+) -> None:
+    """Others, and one that is told not to, write by a ring."""
+    create(tmp_path / "log", 8 << 20)
+    with FileBlk(tmp_path / "log") as disk:
+        info = disk.info()
+        if info.engine != "uring" or not info.dsync:
+            pytest.skip(f"no durable write by a ring here: {info.why}")
+        format_area(disk)
+        with Log(disk) as log, served(space, log, kthreads, in_call=in_call) as service:
+            links = [Link(space) for _ in range(4)]
+            for i in range(20):
+                for link in links:
+                    link.send("INCR", "n")
+                for link in links:
+                    assert 4 * i < link.reply().value <= 4 * i + 4
+            stats = service.stats()
+            assert stats["log_batches"] > 0
+            assert (stats["log_in_call"] > 0) == (in_call and kthreads == 1)
 
 
 @pytest.mark.root
