@@ -33,7 +33,9 @@ def draw(document: dict[str, Any]) -> Canvas:
     most = max(int(row["cores"]) for row in rows)
     asked = any(row.get("deadlines_kept") is not None for row in rows)
     several = len({row["cores"] for row in rows}) > 1
-    below = [key for key in BELOW if asked or key != "deadlines_kept"]
+    several_kinds = any(abs(row.get("jain_kinds", 1.0) - 1.0) > 1e-9 for row in rows)  # of one it is 1
+    left_out = {"deadlines_kept": not asked, "jain_kinds": not several_kinds}
+    below = [key for key in BELOW if not left_out.get(key)]
     canvas = Canvas(
         "lab: policies for jobs, simulated",
         message=document["settings"]["message"],

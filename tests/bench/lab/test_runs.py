@@ -224,3 +224,15 @@ def test_the_plot_keeps_the_rules(document):
     canvas.close()
     assert len(figure.panels) == 7
     assert {"fifo", "priority (preempt=1)"} <= figure.expect
+
+
+def test_a_load_of_one_kind_has_a_plot():
+    """Jain's index is 1 then, but for the last bit, which broke the rules of plots."""
+    pytest.importorskip("matplotlib")
+    load = runs.Wanted("poisson", {"jobs": 300, "load": 0.9, "sigma": 2})
+    with Session("lab", seconds=0.1) as session:
+        comparing.fill(session, [runs.one(task) for task in tasks(cores=(1, 4), seeds=(1, 2, 3), load=load)])
+    document = session.document()
+    canvas = plots.draw(document)
+    assert len(canvas.complete(document).panels) == 5
+    canvas.close()
