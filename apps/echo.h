@@ -1,4 +1,5 @@
-/* Echo: every datagram goes back as it came. The least that a server can do, so what it costs is what corelane costs. */
+/* Echo: every datagram goes back as it came. The least that a server can do, so what it costs is what corelane
+ * costs. */
 #ifndef CORELANE_APPS_ECHO_H
 #define CORELANE_APPS_ECHO_H
 

@@ -92,8 +92,8 @@ void cl_spinner_delete(struct cl_spinner *s)
     free(s);
 }
 
-/* Keep the kthread busy for so long, what others run in between not counted: at a probe, or at any time, since a CPU that
- * the kernel or a host has taken works for nobody. */
+/* Keep the kthread busy for so long, what others run in between not counted: at a probe, or at any time, since a CPU
+ * that the kernel or a host has taken works for nobody. */
 static void spend(uint64_t ticks, uint64_t start, uint64_t probe_ticks)
 {
     for (uint64_t last = start, spent = 0; spent < ticks;) {

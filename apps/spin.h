@@ -1,11 +1,12 @@
-/* A server with synthetic service times: each request keeps its kthread busy for a time drawn beforehand, then is echoed.
+/* A server with synthetic service times: each request keeps its kthread busy for a time drawn beforehand, then is
+ * echoed.
  *
  * It probes (corelane/libos/probe.h) all the time, so it lets others go first, another application or at the end of a
  * quantum. Or it has no probes, and may be interrupted at any instruction instead (docs/cores.md). What it waits then
  * is not counted as service.
  *
- * Times are drawn once, from a seed, into a table of ticks of the time-stamp counter, which the kthreads walk from places
- * of their own. Drawing at run time would cost what short services last. */
+ * Times are drawn once, from a seed, into a table of ticks of the time-stamp counter, which the kthreads walk from
+ * places of their own. Drawing at run time would cost what short services last. */
 #ifndef CORELANE_APPS_SPIN_H
 #define CORELANE_APPS_SPIN_H
 
@@ -36,7 +37,8 @@ CL_API int cl_spinner_new(const struct cl_spinner_config *config, struct cl_spin
 CL_API void cl_spinner_delete(struct cl_spinner *spin);
 /* A handler (corelane/libos/udp.h); arg is the cl_spinner. */
 CL_API int64_t cl_spinner_handler(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg);
-/* A classifier (corelane/libos/udp.h) for CL_SPINNER_REQUEST: 0 for requests that ask for `boundary_ns` or less, else 1. */
+/* A classifier (corelane/libos/udp.h) for CL_SPINNER_REQUEST: 0 for requests that ask for `boundary_ns` or less, else
+ * 1. */
 CL_API int64_t cl_spinner_classify(const uint8_t *request, int64_t len, void *arg);
 /* The table, in ticks. */
 CL_API const uint64_t *cl_spinner_times(const struct cl_spinner *spin);

@@ -1,5 +1,6 @@
-/* See corelane/libos/elastic.h. The word is in the arena's first page, beside the preemption flag (runtime/shm.h), which
- * lies at one address whichever iokernel there is. What is held goes to the iokernel as counters, four times a second. */
+/* See corelane/libos/elastic.h. The word is in the arena's first page, beside the preemption flag (runtime/shm.h),
+ * which lies at one address whichever iokernel there is. What is held goes to the iokernel as counters, four times a
+ * second. */
 #include "elastic.h"
 #include "internal.h"
 #include "../runtime/shm.h"
@@ -23,13 +24,13 @@ struct shrinker {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    bool
-        stop; /* under the lock, as is the next: the function let the memory go, and its thread is the last that has it */
+    bool stop; /* under the lock, as is the next: the function let the memory go, and its thread is the last that has
+               * it */
     bool last;
 };
 
-/* Between two pages that cannot be touched, so that Linux keeps it as a mapping of its own: what it takes can then be seen
- * from outside (iokernel/control/elastic.py). */
+/* Between two pages that cannot be touched, so that Linux keeps it as a mapping of its own: what it takes can then be
+ * seen from outside (iokernel/control/elastic.py). */
 struct cl_elastic {
     struct cl_runtime *rt; /* NULL: it is gone */
     uint8_t *base;

@@ -96,7 +96,8 @@ uint64_t cl_runtime_connections(const struct cl_runtime *rt)
     struct cl_tcp_counts n;
     cl_runtime_tcp_counts(rt, &n);
     uint64_t existing = n.begun - n.over, resting = n.rests - n.rested;
-    /* Counters of several kthreads, which are read while they grow, and a block is given back after its rest is over. */
+    /* Counters of several kthreads, which are read while they grow, and a block is given back after its rest is
+     * over. */
     return (int64_t)(existing - resting) > 0 ? existing - resting : 0;
 }
 

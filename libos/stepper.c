@@ -79,9 +79,9 @@ void cl_stepper_remove(struct cl_stepper *s, const void *arg)
     s->n = kept;
 }
 
-/* Step each to its end, one after the other from the first that is due, until all the others of one that found something have found nothing. One
- * that is due may find nothing itself and move frames to others, as a link does: it counts as one that found something.
- * Returns whether any did; *endless: that does not end. */
+/* Step each to its end, one after the other from the first that is due, until all the others of one that found
+ * something have found nothing. One that is due may find nothing itself and move frames to others, as a link does: it
+ * counts as one that found something. Returns whether any did; *endless: that does not end. */
 static bool step_all(struct cl_stepper *s, uint64_t now, bool *endless)
 {
     uint64_t found = 0;

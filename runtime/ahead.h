@@ -41,8 +41,8 @@ static inline uint32_t cl_ahead_goal(const struct cl_ahead *a)
     return used + (uint32_t)cl_min((uint64_t)left, ahead);
 }
 
-/* Fetch some pages, if any are due. False: none are. Where the kernel cannot (before Linux 5.14, or out of memory) it is
- * not asked again, and pages come when they are touched. */
+/* Fetch some pages, if any are due. False: none are. Where the kernel cannot (before Linux 5.14, or out of memory) it
+ * is not asked again, and pages come when they are touched. */
 bool cl_ahead_fetch(struct cl_ahead *a);
 
 #endif

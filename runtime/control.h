@@ -27,8 +27,8 @@
  *                             <-         MOVES_OK, with entries (struct cl_io_move, iokernel.h); or REFUSE. Any number
  *                             of times
  *
- *   connect, TRACE            ->         an application's trace segment (trace.h), and how it is to be traced from now on;
- *                                        for its own user, root and the iokernel's user
+ *   connect, TRACE            ->         an application's trace segment (trace.h), and how it is to be traced from now
+ *                                        on; for its own user, root and the iokernel's user
  *                             <-         TRACE_OK: header and a JSON text, with the segment to be read, if the
  *                                        iokernel may open it; or REFUSE. A connection is given one segment
  *
@@ -257,8 +257,8 @@ CL_API int cl_control_area(int fd, struct cl_control_area *ask, char **json, int
 CL_API int cl_control_moves(int fd, struct cl_control_moves *ask, struct cl_control_moves_ok *answer, char **entries,
                             int timeout_ms, char *err);
 /* Ask for an application's trace; the header is filled in. Returns the length of the zero-terminated JSON text in *json
- * (cl_control_free); *segment is the descriptor, read-only, the caller's to close, or -1: the text says why. Refused: -code,
- * err its text. */
+ * (cl_control_free); *segment is the descriptor, read-only, the caller's to close, or -1: the text says why. Refused:
+ * -code, err its text. */
 CL_API int cl_control_trace(int fd, struct cl_control_trace *ask, char **json, int *segment, int timeout_ms, char *err);
 CL_API void cl_control_close(int fd);
 // cffi: end

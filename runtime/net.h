@@ -159,8 +159,8 @@ static inline bool cl_mac_is_broadcast(const uint8_t *mac)
  * agree once folded. Partial sums may be added to each other with `+` as long as fewer than 2^16 are added.
  * Only the last part of a message may have an odd length. */
 
-/* a + b with the carry added at the low end, which is the same once folded (RFC 1071, section 2 (A)). An addition and one
- * of the carry, as compilers know. */
+/* a + b with the carry added at the low end, which is the same once folded (RFC 1071, section 2 (A)). An addition and
+ * one of the carry, as compilers know. */
 static inline uint64_t cl_csum_carry(uint64_t a, uint64_t b)
 {
     a += b;

@@ -29,8 +29,8 @@
  * COPIES a frame before it publishes the tx ring's head, so a send is complete when the head has passed its slot, and
  * no completion messages exist. The stride is an odd number of cache lines: with a power of two all frames would start
  * in a few sets of the L1 cache. At least 64 bytes after buffer_bytes are slack, so that a 64-byte read of a header
- * stays in the buffer. Behind a frame that an iokernel puts into a receive buffer, on the next multiple of 8 bytes, is the
- * stamp (cl_tsc) of the round in which it had it: nic.h, rx_stamped.
+ * stays in the buffer. Behind a frame that an iokernel puts into a receive buffer, on the next multiple of 8 bytes, is
+ * the stamp (cl_tsc) of the round in which it had it: nic.h, rx_stamped.
  *
  * Layouts are checked below and, against cffi and DWARF, by tests/runtime/test_shm.py. */
 #ifndef CORELANE_RUNTIME_SHM_H
@@ -85,14 +85,14 @@ struct cl_arena_preempt {
      * announces, which are stored with release). Readers: scheduling points and probes of the kthreads, often. The line
      * changes only when a core moves or a quantum is over. */
     uint64_t preempt CL_ALIGNED(64);
-    /* 1: another member of its group has taken over, and it is to drain. Writer: the iokernel's controlling thread, once
-     * (relaxed: it announces nothing). Reader: the port's watcher, some times a second. */
+    /* 1: another member of its group has taken over, and it is to drain. Writer: the iokernel's controlling thread,
+     * once (relaxed: it announces nothing). Reader: the port's watcher, some times a second. */
     uint32_t drain;
     /* How its requests are to be traced from now on: CL_RUNTIME_TRACE_... in the lowest byte, above it a number that
      * changes each time; 0: nobody has asked. Writer and reader: the same. */
     uint32_t trace;
-    /* Bytes that it may hold of memory that it can give back (corelane/libos/elastic.h); 0: as many as it likes. Writer:
-     * the controlling thread (relaxed), seldom. Readers: the application's code, as often as it likes. */
+    /* Bytes that it may hold of memory that it can give back (corelane/libos/elastic.h); 0: as many as it likes.
+     * Writer: the controlling thread (relaxed), seldom. Readers: the application's code, as often as it likes. */
     uint64_t memory_bytes;
 };
 

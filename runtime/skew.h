@@ -1,9 +1,9 @@
 /* How far the counters of CPUs are apart: two stamps of different CPUs can be compared to within that.
  *
- * One CPU asks, the other one answers with its stamp: at the instant of that stamp the asker's counter stood between what
- * it was before and after. So each round bounds the offset on both sides, and the bounds of many rounds are put together.
- * What is left is half the time that a cache line takes there and back: some 40 to 250 ns. Counters that are started
- * together, as all of today's are, show an offset within it.
+ * One CPU asks, the other one answers with its stamp: at the instant of that stamp the asker's counter stood between
+ * what it was before and after. So each round bounds the offset on both sides, and the bounds of many rounds are put
+ * together. What is left is half the time that a cache line takes there and back: some 40 to 250 ns. Counters that are
+ * started together, as all of today's are, show an offset within it.
  *
  * Tests: tests/runtime/test_skew.py. */
 #ifndef CORELANE_RUNTIME_SKEW_H
@@ -44,8 +44,8 @@ struct cl_skew cl_skew_of(const struct cl_skew_between *b);
 /* Fill in reference, measured and apart of skews whose `of` is known. */
 void cl_skews_sum(struct cl_skews *s, unsigned reference);
 
-/* The process's, measured at the first call (thread-safe), of the CPUs on which the caller may run: takes some 50 us for
- * each, and 8 ms in all at most where CPUs are busy; who is not reached by then is not measured. Never NULL. */
+/* The process's, measured at the first call (thread-safe), of the CPUs on which the caller may run: takes some 50 us
+ * for each, and 8 ms in all at most where CPUs are busy; who is not reached by then is not measured. Never NULL. */
 CL_API const struct cl_skews *cl_skews_default(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* What a runtime writes down of its requests, for others to read: the layout of a trace segment, and its reader.
  *
- * A segment is a memory file of one runtime (memory.h, named CL_TRACE_NAME), never a part of the arena, in which packets
- * are. The runtime alone has it mapped writable (F_SEAL_FUTURE_WRITE); readers map it read-only, see nothing of the
- * runtime but this, and may end at any point: no word of theirs is in it, and the writer never waits for them.
+ * A segment is a memory file of one runtime (memory.h, named CL_TRACE_NAME), never a part of the arena, in which
+ * packets are. The runtime alone has it mapped writable (F_SEAL_FUTURE_WRITE); readers map it read-only, see nothing of
+ * the runtime but this, and may end at any point: no word of theirs is in it, and the writer never waits for them.
  *
  *   cl_trace_header                    first page; constant, but for cl_trace_control and cl_trace_clocks in it
  *   cl_trace_service[CL_TRACE_SERVICES]
@@ -12,25 +12,26 @@
  *
  *   writer   a release fence, its words (relaxed), then or up to CL_TRACE_AHEAD records later `head` (release)
  *   reader   `head` (acquire), copies words (relaxed), an acquire fence, `head` again. A reader that has seen a word of
- *            record j sees a head above j - CL_TRACE_AHEAD then, by the two fences. So what lies below the second head +
- *            CL_TRACE_AHEAD - ring_records may have been overwritten while it was copied, and is thrown away.
+ *            record j sees a head above j - CL_TRACE_AHEAD then, by the two fences. So what lies below the second head
+ *            + CL_TRACE_AHEAD - ring_records may have been overwritten while it was copied, and is thrown away.
  *
  * Trust. What is in a segment is the runtime's word about itself, and perhaps nonsense: a reader bounds the geometry by
  * the size of the file before it follows it, and takes each record only if it is one (cl_trace_valid); the others are
  * counted. Stamps are those of the runtime's clock (clock.h), for which the header has rate and base; they are never
  * rewritten, and no wall time is stored, so that a step of the system clock changes nothing.
  *
- * Several messages may be written as a group, which is a run of records that are published together. A reader makes of it
- * what it would have read of each alone.
+ * Several messages may be written as a group, which is a run of records that are published together. A reader makes of
+ * it what it would have read of each alone.
  *
- * Stages of a message, in order; each boundary is in ticks after `begin`, so that they add up to the last by construction:
+ * Stages of a message, in order; each boundary is in ticks after `begin`, so that they add up to the last by
+ * construction:
  *
  *   begin --ring--> pickup --inbox--> start --handler--> end --reply--> sent
  *
- * `begin` is the first moment known: an iokernel took the frame, or (CL_TRACE_FROM_KTHREAD) the kthread did, and then ring
- * is 0. What a handler waited for is in `blocked` (until somebody made it ready) and `ready` (until it ran again), parts of
- * handler; its WAIT records say what for. Of a command of a group that wait is taken apart by a COMMAND record, with its
- * id. What a connection waited for on the wire is a message of its own
+ * `begin` is the first moment known: an iokernel took the frame, or (CL_TRACE_FROM_KTHREAD) the kthread did, and then
+ * ring is 0. What a handler waited for is in `blocked` (until somebody made it ready) and `ready` (until it ran again),
+ * parts of handler; its WAIT records say what for. Of a command of a group that wait is taken apart by a COMMAND
+ * record, with its id. What a connection waited for on the wire is a message of its own
  * (CL_TRACE_STALLED): begin is when its bytes should have gone on, sent when they did, and all of it is reply.
  *
  * Tests: tests/runtime/test_trace.py (garbage, overwriting), tests/runtime/c/trace_ring.c (TSan). */
@@ -152,9 +153,10 @@ struct cl_trace_control {
 #define CL_TRACE_ASK_MS_SHIFT 12
 #define CL_TRACE_ASK_MS_MOST 0xfffff
 
-/* At CL_TRACE_CLOCKS_OFFSET: how far the counters of CPUs are apart, as it was measured (clock.h). A stamp of CPU c, less
- * `offset`, is what the counter of `reference` said then, give or take `bound`. Stamps are never rewritten: who reads them
- * may subtract. Writer: the runtime, before kthreads run; a later measurement is another version, for stamps from then on. */
+/* At CL_TRACE_CLOCKS_OFFSET: how far the counters of CPUs are apart, as it was measured (clock.h). A stamp of CPU c,
+ * less `offset`, is what the counter of `reference` said then, give or take `bound`. Stamps are never rewritten: who
+ * reads them may subtract. Writer: the runtime, before kthreads run; a later measurement is another version, for stamps
+ * from then on. */
 #define CL_TRACE_CLOCKS_OFFSET 512
 #define CL_TRACE_CPUS 256
 struct cl_trace_clock {
@@ -181,8 +183,8 @@ struct cl_trace_ring {
     uint64_t head CL_ALIGNED(64); /* records ever written (release) */
 };
 
-/* A message: a datagram, what a connection's turn took in, a call (cl_runtime_trace_call). Ticks after begin rise: pickup, start, end, sent; one that
- * would not fit is UINT32_MAX. */
+/* A message: a datagram, what a connection's turn took in, a call (cl_runtime_trace_call). Ticks after begin rise:
+ * pickup, start, end, sent; one that would not fit is UINT32_MAX. */
 struct cl_trace_message {
     uint8_t kind;    /* CL_TRACE_MESSAGE */
     uint8_t kthread; /* on which its handler ended */
@@ -213,8 +215,8 @@ struct cl_trace_wait {
     uint64_t object;  /* address of what it waited for; 0: none. STALLED: the flow, as in its message */
     uint64_t holder;  /* of a mutex: address of the uthread that had it; 0: unknown */
     uint64_t uthread; /* address of its own: names it as a holder */
-    /* Parts of `blocked`. LOG: until its flush was given to the device, and from then until that had written it; what is
-     * left is for flushes before it, and to be told. Else 0. */
+    /* Parts of `blocked`. LOG: until its flush was given to the device, and from then until that had written it; what
+     * is left is for flushes before it, and to be told. Else 0. */
     uint32_t first, second;
 };
 
@@ -231,8 +233,9 @@ struct cl_trace_core {
     uint64_t unused[3];
 };
 
-/* The kthread did nothing of ours for `gone` ticks somewhere between begin and end: its thread had no CPU, or (COLLECTS) its
- * interpreter collected garbage there. Not what it slept of itself, nor what an iokernel took (cl_trace_core). */
+/* The kthread did nothing of ours for `gone` ticks somewhere between begin and end: its thread had no CPU, or
+ * (COLLECTS) its interpreter collected garbage there. Not what it slept of itself, nor what an iokernel took
+ * (cl_trace_core). */
 struct cl_trace_gap {
     uint8_t kind; /* CL_TRACE_GAP */
     uint8_t kthread;
@@ -240,18 +243,18 @@ struct cl_trace_gap {
     uint32_t n;   /* 1; COLLECTS: the generation, + 1 */
     uint64_t id;  /* of the message that was slow then; 0: of none */
     uint64_t begin, end, gone;
-    /* Of the thread between begin and end, by COUNTERS: page faults; times that the kernel took its CPU; that it slept in
-     * the kernel. */
+    /* Of the thread between begin and end, by COUNTERS: page faults; times that the kernel took its CPU; that it slept
+     * in the kernel. */
     uint32_t faults, switches, sleeps;
-    /* Of gone, ticks in which the thread could have run and stood in line for its CPU, by the kernel's count: others ran
-     * there. The rest it slept, or the machine had no CPU. */
+    /* Of gone, ticks in which the thread could have run and stood in line for its CPU, by the kernel's count: others
+     * ran there. The rest it slept, or the machine had no CPU. */
     uint32_t waited;
     uint32_t cpu; /* on which it is at `end`, + 1; 0: unknown */
     uint32_t unused;
 };
 
-/* What a command of a group waited for, between the begin and the end of its message. Ticks after begin, UINT32_MAX where
- * it did not get there before it was agreed on. Of one that was refused all but `gone` are that.
+/* What a command of a group waited for, between the begin and the end of its message. Ticks after begin, UINT32_MAX
+ * where it did not get there before it was agreed on. Of one that was refused all but `gone` are that.
  *
  *   begin --batch--> gone --> flush --> written --> durable   its leader's own log
  *                         --> sent --> others                 a majority's, but for the leader's own
@@ -316,8 +319,8 @@ struct cl_trace_more {
     uint64_t unused;
 };
 
-/* Ask a process for samples of its kthreads, by the signal that its segment names (ask_signal): hz a second, for ms. They
- * come as records. -EINVAL: numbers that cannot be; -EPERM: it is another user's; -ESRCH. */
+/* Ask a process for samples of its kthreads, by the signal that its segment names (ask_signal): hz a second, for ms.
+ * They come as records. -EINVAL: numbers that cannot be; -EPERM: it is another user's; -ESRCH. */
 CL_API int cl_trace_ask_samples(int32_t pid, int32_t signal, uint32_t hz, uint32_t ms);
 /* Geometry: how many bytes a segment has. -EINVAL: n_rings or ring_records is none. */
 CL_API int64_t cl_trace_bytes(uint32_t n_rings, uint32_t ring_records);
@@ -331,8 +334,8 @@ CL_API bool cl_trace_valid(const void *record);
  * there may be more while *next rises. */
 CL_API uint32_t cl_trace_read(const void *base, uint64_t bytes, uint32_t ring, uint64_t *next, void *out, uint32_t n,
                               uint64_t *lost, uint64_t *garbage);
-/* Of a ring of such a segment: records ever written, and how many of these were overwritten, the newest unpublished ones
- * aside. A lie is told as it is. */
+/* Of a ring of such a segment: records ever written, and how many of these were overwritten, the newest unpublished
+ * ones aside. A lie is told as it is. */
 CL_API void cl_trace_counts(const void *base, uint64_t bytes, uint32_t ring, uint64_t *written, uint64_t *overwritten);
 // cffi: end
 

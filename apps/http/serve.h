@@ -22,7 +22,8 @@ CL_API bool cl_http_built(void);
 CL_API int cl_http_service_new(const struct cl_http_options *o, const char *root, uint32_t kthreads,
                                struct cl_http_service **out, char err[256]);
 /* Give it a certificate, for TLS, before it serves. Of several the first is for clients that name no host of another
- * one (SNI). certificates: a PEM file with the server's and those that it was signed with; key: a PEM file. -EINVAL, -ENOSYS (there is no OpenSSL 3), with a sentence in err. */
+ * one (SNI). certificates: a PEM file with the server's and those that it was signed with; key: a PEM file. -EINVAL,
+ * -ENOSYS (there is no OpenSSL 3), with a sentence in err. */
 CL_API int cl_http_set_certificate(struct cl_http_service *s, const char *certificates, const char *key, char err[256]);
 /* Take connections to TCP ports of a runtime that has not started; tls_port with TLS. Either may be 0: none.
  * -EADDRINUSE, -EINVAL (TLS without a certificate), -ENOMEM, with a sentence in err. */

@@ -3,11 +3,11 @@
  *   bytes -> SSL_read -> plain -> cl_http_take          the connection's link -> SSL_write -> bytes
  *
  * OpenSSL reads the bytes from where they lie, a record at a time and no further, and writes its records to what is
- * below; only one for which that has no room is kept, in `out`. As without TLS nothing is taken while an answer is being
- * sent, nor while a record's worth waits in `out`: so what a peer can have us hold is bounded, and who does not read is
- * held back by TCP. ALPN: http/1.1. A session is resumed by a ticket, which holds it for us; no session is kept here. No
- * renegotiation, no early data. Handshakes run on the kthread's own stack (cl_kthread_call); so nothing blocks in
- * them. */
+ * below; only one for which that has no room is kept, in `out`. As without TLS nothing is taken while an answer is
+ * being sent, nor while a record's worth waits in `out`: so what a peer can have us hold is bounded, and who does not
+ * read is held back by TCP. ALPN: http/1.1. A session is resumed by a ticket, which holds it for us; no session is kept
+ * here. No renegotiation, no early data. Handshakes run on the kthread's own stack (cl_kthread_call); so nothing blocks
+ * in them. */
 #ifndef CORELANE_APPS_HTTP_TLS_H
 #define CORELANE_APPS_HTTP_TLS_H
 

@@ -1,4 +1,5 @@
-/* Commands about the server: verbosity, cache_memlimit, lru_crawler; and those that steer what this store does not have. */
+/* Commands about the server: verbosity, cache_memlimit, lru_crawler; and those that steer what this store does not
+ * have. */
 #include "command_layout.h"
 #include "watch.h"
 
@@ -44,8 +45,8 @@ void kv_admin_memlimit(struct kv_command *c)
                          : "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust");
 }
 
-/* Classes that the crawler is sent to: all, hash, or numbers from 1 to 63 with commas between them. *ours: whether the one
- * class that there is, 1, is among them. */
+/* Classes that the crawler is sent to: all, hash, or numbers from 1 to 63 with commas between them. *ours: whether the
+ * one class that there is, 1, is among them. */
 static bool classes(struct kv_token t, bool *ours)
 {
     *ours = kv_token_is(t, "all") || kv_token_is(t, "hash");

@@ -1,6 +1,6 @@
-/* Looking ahead over requests that have come together, so that their cache misses overlap: first each one's key is hashed
- * and its bucket sent for, then all items are, then the requests are executed. What is found here is a hint: it is not
- * kept, and nothing that was sent for is believed. */
+/* Looking ahead over requests that have come together, so that their cache misses overlap: first each one's key is
+ * hashed and its bucket sent for, then all items are, then the requests are executed. What is found here is a hint: it
+ * is not kept, and nothing that was sent for is believed. */
 #ifndef CORELANE_APPS_KV_AHEAD_H
 #define CORELANE_APPS_KV_AHEAD_H
 
@@ -33,7 +33,8 @@ static inline uint32_t kv_word_len(const uint8_t *p, uint32_t n)
     return i;
 }
 
-/* The first key of a text command at p, hashed, with its bucket on the way. False: none is seen. *get: it is a `get`. */
+/* The first key of a text command at p, hashed, with its bucket on the way. False: none is seen. *get: it is a
+ * `get`. */
 static inline bool kv_look_at(const struct cl_kv *store, const uint8_t *p, uint32_t n, struct cl_kv_key *key, bool *get)
 {
     if (cl_unlikely(n < 4))
@@ -84,8 +85,8 @@ static inline void kv_ahead_fetch(struct kv_ahead *a, const struct cl_kv *store)
     a->n = 0;
 }
 
-/* A pipeline of text commands: the keys of those behind the first. Values may look like commands: what is fetched for them
- * is of no use, and does no harm. */
+/* A pipeline of text commands: the keys of those behind the first. Values may look like commands: what is fetched for
+ * them is of no use, and does no harm. */
 static inline void kv_ahead_pipeline(struct kv_ahead *a, const struct cl_kv *store, const uint8_t *p, uint64_t len)
 {
     const uint8_t *end = p + cl_min(len, (uint64_t)KV_AHEAD_LINES_BYTES);

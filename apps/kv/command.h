@@ -3,8 +3,8 @@
  *
  * cl_kv_process takes bytes and a place for the answer, executes what commands are complete, and says how far it came:
  *
- *   CL_KV_MORE  everything complete was done; the rest of the input waits for more bytes (session.want says how many bytes
- *               from its start on would complete the command, as far as that is known)
+ *   CL_KV_MORE  everything complete was done; the rest of the input waits for more bytes (session.want says how many
+ *               bytes from its start on would complete the command, as far as that is known)
  *   CL_KV_FULL  the answer has no room for the next piece; call again from where it stopped with more room
  *   CL_KV_TURN  session.most commands were executed: the rest of the input is for a later turn, when others had theirs
  *   CL_KV_QUIT  the rest of the input is dropped: the client asked to be disconnected, or sent a line without end, or
@@ -13,9 +13,9 @@
  * A value is never executed. The data block of a refused store is skipped; if its size is not known, or it does not end
  * where it should, all the rest is dropped.
  *
- * Commands: get gets gat gats set add replace append prepend cas incr decr touch delete flush_all version verbosity stats
- * lru_crawler cache_memlimit quit, and the meta commands mg ms md ma me mn. watch, where the transport can show it. Not
- * there: what steers slabs, LRU or external storage.
+ * Commands: get gets gat gats set add replace append prepend cas incr decr touch delete flush_all version verbosity
+ * stats lru_crawler cache_memlimit quit, and the meta commands mg ms md ma me mn. watch, where the transport can show
+ * it. Not there: what steers slabs, LRU or external storage.
  * Answers are those of memcached 1.6, byte for byte, but for what docs/kv.md lists. */
 #ifndef CORELANE_APPS_KV_COMMAND_H
 #define CORELANE_APPS_KV_COMMAND_H
@@ -80,12 +80,12 @@ struct cl_kv_out {
  * or _QUIT. */
 CL_API int cl_kv_process(struct cl_kv_session *session, const uint8_t *in, uint64_t len, uint64_t *consumed,
                          struct cl_kv_out *out);
-/* Measure the first command and execute nothing. Returns CL_KV_QUIT if it is refused so that the stream ends, or asks for that,
- * else CL_KV_MORE. out->to == out->from: it has not all come; `from` bytes are done with, session->want is set. Else
- * session->swallow is as it will be once it was executed. */
+/* Measure the first command and execute nothing. Returns CL_KV_QUIT if it is refused so that the stream ends, or asks
+ * for that, else CL_KV_MORE. out->to == out->from: it has not all come; `from` bytes are done with, session->want is
+ * set. Else session->swallow is as it will be once it was executed. */
 CL_API int cl_kv_measure(struct cl_kv_session *session, const uint8_t *in, uint64_t len, struct cl_kv_extent *out);
-/* The same as cl_kv_process of a request that is all there, as a datagram is, whose answer has to be all there, too: a last command that is not complete is
- * answered with an error, and an answer without room is an error instead. */
+/* The same as cl_kv_process of a request that is all there, as a datagram is, whose answer has to be all there, too: a
+ * last command that is not complete is answered with an error, and an answer without room is an error instead. */
 CL_API void cl_kv_process_whole(struct cl_kv_session *session, const uint8_t *in, uint64_t len, struct cl_kv_out *out);
 // cffi: end
 

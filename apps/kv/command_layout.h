@@ -68,7 +68,8 @@ static inline uint8_t *kv_out_room(struct cl_kv_out *o, uint64_t n)
     return o->data + o->len;
 }
 
-/* Append an answer of less than KV_SHORT_ANSWER_BYTES and its end of line, unless the client wants none. There is room. */
+/* Append an answer of less than KV_SHORT_ANSWER_BYTES and its end of line, unless the client wants none. There is
+ * room. */
 static inline void kv_answer(struct kv_command *c, const char *text)
 {
     if (c->noreply)
@@ -168,9 +169,9 @@ static inline bool kv_may_wait(const struct kv_command *c)
 {
     return !c->session->keeps || c->session->want <= c->session->keeps;
 }
-/* The data block of a command that stores. CL_KV_MORE: *value is the value; or the item is too large, or *value is NULL, as
- * there is no memory for it, which the store will say, and the block is thrown away. KV_DATA_MISSING: it has not all come
- * yet. CL_KV_QUIT: it does not end as one. */
+/* The data block of a command that stores. CL_KV_MORE: *value is the value; or the item is too large, or *value is
+ * NULL, as there is no memory for it, which the store will say, and the block is thrown away. KV_DATA_MISSING: it has
+ * not all come yet. CL_KV_QUIT: it does not end as one. */
 int kv_take_block(struct kv_command *c, const struct cl_kv_key *key, uint64_t block, const uint8_t **value);
 
 /* Meta commands: apps/kv/meta.c and meta_write.c. False or CL_KV_FULL: no room for the answer, nothing was done. */
@@ -186,8 +187,8 @@ void kv_admin_memlimit(struct kv_command *c);
 bool kv_admin_crawler(struct kv_command *c);
 void kv_admin_watch(struct kv_command *c);
 void kv_admin_absent(struct kv_command *c);
-/* apps/kv/dump.c: lru_crawler metadump, or stats cachedump, of all items, or of `limit`. False: no room; the session knows
- * where to go on. */
+/* apps/kv/dump.c: lru_crawler metadump, or stats cachedump, of all items, or of `limit`. False: no room; the session
+ * knows where to go on. */
 bool kv_dump(struct kv_command *c, bool crawler, uint32_t limit);
 
 /* apps/kv/retrieve.c. False: no room for the next value; session->skip says where to go on. */

@@ -1,4 +1,5 @@
-/* lru_crawler metadump and stats cachedump: a line for each item, as far as there is room; the session knows where to go on. */
+/* lru_crawler metadump and stats cachedump: a line for each item, as far as there is room; the session knows where to
+ * go on. */
 #include "command_layout.h"
 #include "watch.h"
 #include <inttypes.h>

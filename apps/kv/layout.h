@@ -16,8 +16,9 @@ enum kv_state { KV_LIVE = 1, KV_DEAD = 2, KV_PAD = 3 };
  * atomics on whole words. Writer: the holder of the partition's lock.
  *   size_hash   bytes / 8 of the item (low 32), low half of the key's hash (high 32): names the bucket
  *   flags_exp   flags (low 32), expires_s (high 32)
- *   lengths     value bytes (low 32), key length (bits 32..39), state (bits 40..41; the log's own, never read lock-free),
- *               marks (from bit 42 on, KV_STALE and so on; the top 19 bits are when the item was written, in seconds)
+ *   lengths     value bytes (low 32), key length (bits 32..39), state (bits 40..41; the log's own, never read
+ *               lock-free), marks (from bit 42 on, KV_STALE and so on; the top 19 bits are when the item was written,
+ *               in seconds)
  *   body        key padded with zeros to 8 bytes, value padded with whatever was there */
 struct kv_item {
     uint64_t size_hash;
@@ -51,11 +52,12 @@ static inline uint32_t kv_age_s(uint64_t lengths, uint32_t now_s)
 }
 
 /* Writer of version and slots: the lock holder. `refs` and `hits` are written by readers too, without the lock: a lost
- * update costs a reference count or a mark, nothing else. When `chained` is set, the last slot is the number of the next bucket. A slot: tag
- * (top 16 bits), lines of the item (8 bits, at most 255), its place in the log / 8 + 1 (40 bits); 0: empty. */
+ * update costs a reference count or a mark, nothing else. When `chained` is set, the last slot is the number of the
+ * next bucket. A slot: tag (top 16 bits), lines of the item (8 bits, at most 255), its place in the log / 8 + 1 (40
+ * bits); 0: empty. */
 struct kv_bucket {
-    /* Of a chain's first bucket: odd while a writer is inside; counts for the whole chain. Of an overflow bucket: the next
-     * one in the free list; read and written by the lock holder alone, so no reader takes a link for a slot. */
+    /* Of a chain's first bucket: odd while a writer is inside; counts for the whole chain. Of an overflow bucket: the
+     * next one in the free list; read and written by the lock holder alone, so no reader takes a link for a slot. */
     uint32_t version;
     union {
         struct {
@@ -92,8 +94,8 @@ struct kv_partition {
     uint64_t withheld_bytes; /* of the log, that cl_kv_set_limit took from use */
     struct cl_kv *store;     /* whose it is. Constant */
     uint64_t live_limit;     /* of live_bytes, in a store that never evicts; 0: it evicts. Constant */
-    /* When kv_log_drop_gone last looked at everything, and flush_cas then: in that second nothing more is gone. A hint: what
-     * it spares would find nothing. */
+    /* When kv_log_drop_gone last looked at everything, and flush_cas then: in that second nothing more is gone. A hint:
+     * what it spares would find nothing. */
     uint64_t looked_cas;
     uint32_t looked_s;
     uint64_t cas_count;
@@ -138,8 +140,9 @@ static inline struct kv_partition *kv_partition_of(const struct cl_kv *s, uint64
     return &s->partitions[(hash >> s->partition_shift) & (s->n_partitions - 1)];
 }
 
-/* Free bytes that an append leaves in a store that never evicts. With two of the largest items (1/16, by cl_kv_new) an item at
- * the tail can always be moved, a pad before the log's end in its way or not; the rest is for an image to be shorter. */
+/* Free bytes that an append leaves in a store that never evicts. With two of the largest items (1/16, by cl_kv_new) an
+ * item at the tail can always be moved, a pad before the log's end in its way or not; the rest is for an image to be
+ * shorter. */
 static inline uint64_t kv_reserve_of(const struct kv_partition *p)
 {
     return p->live_limit ? p->log_bytes / 12 : 0;
@@ -155,7 +158,8 @@ static inline uint64_t kv_tag(uint64_t hash)
     return hash >> 32 << 48; /* bits 32..47: neither the bucket's bits (below 2^32 buckets) nor the partition's */
 }
 
-/* The item that a slot points at. NULL: the word is no slot; a lock-free reader may meet one in a chain that changes. */
+/* The item that a slot points at. NULL: the word is no slot; a lock-free reader may meet one in a chain that
+ * changes. */
 static inline struct kv_item *kv_slot_item(const struct kv_partition *p, uint64_t slot)
 {
     uint64_t place = ((slot & ((1ull << 40) - 1)) - 1) << 3;
@@ -343,8 +347,8 @@ static inline void kv_prefetch_bucket(const struct cl_kv *s, uint64_t hash)
     __builtin_prefetch(kv_bucket_of(kv_partition_of(s, hash), hash), 0, 3);
 }
 
-/* Second stage, when the bucket has come: fetch the lines of the item that it seems to name. Returns about the item's bytes;
- * 0: none was found, or it lies in a chain. */
+/* Second stage, when the bucket has come: fetch the lines of the item that it seems to name. Returns about the item's
+ * bytes; 0: none was found, or it lies in a chain. */
 static inline unsigned kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
 {
     const struct kv_partition *p = kv_partition_of(s, hash);
@@ -369,9 +373,10 @@ static inline unsigned kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
 }
 
 /* Look a key up for reading (apps/kv/lookup.c). True: found, *meta is of one piece, and r->item's value may be copied;
- * then call kv_lookup_done, and start again if it says false. False: a miss, no lock held. *locked: take the partition's
- * lock; set here when KV_READ_TRIES lock-free tries met a writer, so that one that lost its core is not waited for by
- * spinning. With *locked, the lock is held from a true return until kv_lookup_done, which then always says true. */
+ * then call kv_lookup_done, and start again if it says false. False: a miss, no lock held. *locked: take the
+ * partition's lock; set here when KV_READ_TRIES lock-free tries met a writer, so that one that lost its core is not
+ * waited for by spinning. With *locked, the lock is held from a true return until kv_lookup_done, which then always
+ * says true. */
 bool kv_lookup(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
                bool *locked);
 bool kv_lookup_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, bool locked);
@@ -478,13 +483,14 @@ bool kv_index_locate(struct kv_partition *p, const struct kv_item *it, struct kv
 uint64_t kv_slot_make(const struct kv_partition *p, const struct kv_item *it);
 
 /* Log (apps/kv/log.c). Lock held. */
-/* Room for an item of `bytes` (a multiple of 8) at the head, evicting as needed. NULL if it can never fit. With a live_limit
- * nothing is evicted, and the caller has seen that the limit allows the item. */
+/* Room for an item of `bytes` (a multiple of 8) at the head, evicting as needed. NULL if it can never fit. With a
+ * live_limit nothing is evicted, and the caller has seen that the limit allows the item. */
 struct kv_item *kv_log_append(struct kv_partition *p, uint64_t bytes, uint32_t now_s);
 /* Drop all that has expired or was flushed. False: nothing was. */
 bool kv_log_drop_gone(struct kv_partition *p, uint32_t now_s);
 uint32_t kv_log_sweep(struct kv_partition *p, uint32_t now_s, uint32_t budget);
-/* Show live items from place *at on, over `budget` places; *at is where to go on: the item that `see` was not content with. */
+/* Show live items from place *at on, over `budget` places; *at is where to go on: the item that `see` was not content
+ * with. */
 void kv_log_walk(struct kv_partition *p, uint64_t *at, uint32_t budget,
                  bool (*see)(void *arg, const struct kv_item *it), void *arg);
 /* Take an item out of index and log. */

@@ -35,8 +35,8 @@ static uint64_t need_of(const struct kv_partition *p, uint64_t bytes)
 /* Free space that appends keep ahead of them, so that reclaiming can move a few items without evicting others. */
 static uint64_t gap_target(const struct kv_partition *p)
 {
-    /* While the tail goes round once at MOVE_FACTOR, appends take live_bytes / MOVE_FACTOR of the gap: so much of it is left when
-     * reclaiming begins, and a store that never evicts rarely has to move more for one append. */
+    /* While the tail goes round once at MOVE_FACTOR, appends take live_bytes / MOVE_FACTOR of the gap: so much of it is
+     * left when reclaiming begins, and a store that never evicts rarely has to move more for one append. */
     if (p->live_limit)
         return p->live_bytes / MOVE_FACTOR;
     return cl_min(p->log_bytes / 32, 1ull << 20);

@@ -67,8 +67,8 @@ static const char *parse_set(struct kv_command *c, struct kv_meta *m, int *mode)
     return m->opaque_too_long ? KV_META_TOO_LONG : NULL;
 }
 
-/* Whether a space in the key, or an empty key, may have moved the words, so that another one is the size: among the flags is
- * a number, or a word that means something elsewhere. */
+/* Whether a space in the key, or an empty key, may have moved the words, so that another one is the size: among the
+ * flags is a number, or a word that means something elsewhere. */
 static bool moved(const struct kv_command *c)
 {
     for (unsigned i = 3; i < cl_min(c->n_tokens, (unsigned)KV_MAX_TOKENS); i++) {

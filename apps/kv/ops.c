@@ -235,8 +235,8 @@ int kv_write_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct
     return rc;
 }
 
-/* A write that is too large, or whose value had no memory to wait in. memcached: a value that is out of date is worse than
- * none. */
+/* A write that is too large, or whose value had no memory to wait in. memcached: a value that is out of date is worse
+ * than none. */
 static CL_NOINLINE int refuse(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w, bool fits)
 {
     cl_count(fits ? &t->counters.store_no_memory : &t->counters.store_too_large, 1);

@@ -1,7 +1,7 @@
 /* What `stats detail` counts: gets, hits, sets and deletions for each prefix of keys, up to the first ':'.
  *
- * Off until somebody asks for it; until then a command looks at one word of the store. A bounded table under a lock of its
- * own: when it is full, prefixes that are new are not counted. Private to apps/kv. */
+ * Off until somebody asks for it; until then a command looks at one word of the store. A bounded table under a lock of
+ * its own: when it is full, prefixes that are new are not counted. Private to apps/kv. */
 #ifndef CORELANE_APPS_KV_PREFIX_H
 #define CORELANE_APPS_KV_PREFIX_H
 

@@ -22,10 +22,10 @@
  * Invariant, checked by cl_kv_check: live + dead + free bytes = log bytes, index slots = live items; without evictions,
  * live bytes within their limit.
  *
- * A store that never evicts (no_evict): live items fill at most 3/4 of the log. A write that would go beyond that, or finds
- * no slot in the index, is refused once what has expired is dropped, and changes nothing. The rest of the log is kept for
- * reclaiming, which moves on as long as it takes. What is refused depends on nothing but the writes and the clock before it:
- * reads change no item, so replicas that do the same writes refuse the same ones.
+ * A store that never evicts (no_evict): live items fill at most 3/4 of the log. A write that would go beyond that, or
+ * finds no slot in the index, is refused once what has expired is dropped, and changes nothing. The rest of the log is
+ * kept for reclaiming, which moves on as long as it takes. What is refused depends on nothing but the writes and the
+ * clock before it: reads change no item, so replicas that do the same writes refuse the same ones.
  *
  * Times are whole seconds on the store's clock, which reads 2 when the store is made, as 0 means never and 1 means
  * past. Tests: tests/apps/kv (model, eviction, expiry, threads). */
@@ -160,16 +160,16 @@ CL_API int cl_kv_touch(struct cl_kv_thread *thread, const struct cl_kv_key *key,
 /* Add to or subtract from a decimal value; *out is the new one. Wraps at 2^64 upwards, stops at 0 downwards. */
 CL_API int cl_kv_delta(struct cl_kv_thread *thread, const struct cl_kv_key *key, bool incr, uint64_t delta,
                        uint64_t *out);
-/* Forget everything stored before the time `at_s` on the store's clock; now if that is not in the future. CL_KV_NEVER_S:
- * nothing, and what waited for its time is called off. */
+/* Forget everything stored before the time `at_s` on the store's clock; now if that is not in the future.
+ * CL_KV_NEVER_S: nothing, and what waited for its time is called off. */
 #define CL_KV_NEVER_S UINT32_MAX
 CL_API void cl_kv_flush_all(struct cl_kv_thread *thread, uint32_t at_s);
 /* Drop up to `budget` expired items ahead of their turn, going round the logs. Returns how many were dropped. */
 CL_API uint32_t cl_kv_sweep(struct cl_kv_thread *thread, uint32_t budget);
 
-/* Use no more than `bytes` of the memory from now on; later writes evict what is beyond that, a bounded part each. The rest
- * stays mapped. -EINVAL: more than the store was made with, so little that half of a log would go, or a store that never
- * evicts. */
+/* Use no more than `bytes` of the memory from now on; later writes evict what is beyond that, a bounded part each. The
+ * rest stays mapped. -EINVAL: more than the store was made with, so little that half of a log would go, or a store that
+ * never evicts. */
 CL_API int cl_kv_set_limit(struct cl_kv *store, uint64_t bytes);
 
 CL_API void cl_kv_usage(struct cl_kv *store, struct cl_kv_usage *out);

@@ -98,8 +98,8 @@ static inline void look_at(const struct cl_kv *store, const struct cl_udp_req *r
     l->fast = get && end + 2 == p + n && end[0] == '\r' && end[1] == '\n' && req->data[4] == 0 && req->data[5] == 1;
 }
 
-/* Second stage for one request: send for its item, and for the reply's lines, which whoever sends it on has read last. An
- * answer is about as long as its item. */
+/* Second stage for one request: send for its item, and for the reply's lines, which whoever sends it on has read last.
+ * An answer is about as long as its item. */
 static inline void look_further(const struct cl_kv *store, const struct cl_udp_req *req, const struct look *l)
 {
     unsigned bytes = kv_prefetch_item(store, l->key.hash);

@@ -1,16 +1,16 @@
 /* memcached's UDP framing around the command layer, and the burst handler that makes the store a server.
  *
- * A datagram begins with 8 bytes, big endian: request id, sequence number, datagrams in this message, zero. A request is one
- * datagram; one that says that it is part of several is refused, as memcached refuses it. An answer is split so that no
- * datagram exceeds CL_KV_UDP_DATAGRAM bytes (or the room given, if that is less).
+ * A datagram begins with 8 bytes, big endian: request id, sequence number, datagrams in this message, zero. A request
+ * is one datagram; one that says that it is part of several is refused, as memcached refuses it. An answer is split so
+ * that no datagram exceeds CL_KV_UDP_DATAGRAM bytes (or the room given, if that is less).
  *
  * A datagram that is itself an answer gets none, not even an error: two servers would go on for ever. Commands are in
  * lower case; answers of either protocol begin with a capital, a digit or 0x81. The later datagrams of a split one may
  * begin with anything, and have a sequence number.
  *
- * A burst goes through three stages, so that its cache misses overlap: parse and hash every request and fetch the buckets;
- * fetch the items; execute. A GET of one key whose value fits one datagram is formatted straight into the reply.
- * Every datagram is counted: datagrams = answered + silent + answers + runts. */
+ * A burst goes through three stages, so that its cache misses overlap: parse and hash every request and fetch the
+ * buckets; fetch the items; execute. A GET of one key whose value fits one datagram is formatted straight into the
+ * reply. Every datagram is counted: datagrams = answered + silent + answers + runts. */
 #ifndef CORELANE_APPS_KV_UDP_H
 #define CORELANE_APPS_KV_UDP_H
 
@@ -38,7 +38,8 @@ struct cl_kv_udp {
     uint64_t split;        /* answers that took several datagrams */
     uint64_t cut;          /* answers that lost datagrams, as no buffer was free */
     uint64_t multi_packet; /* refused: request in several datagrams */
-    /* Send `used` bytes of a request's reply and get room for more: cl_udp_reply_more, or the like of another transport. */
+    /* Send `used` bytes of a request's reply and get room for more: cl_udp_reply_more, or the like of another
+     * transport. */
     int (*more)(struct cl_udp_req *req, int64_t used);
 };
 

@@ -1,8 +1,8 @@
 /* What `watch` shows: fetches, writes, evictions and connections, a line each as memcached 1.6 words it.
  *
- * Off until somebody watches; until then a command looks at one word of the store. Lines go into a ring of KV_WATCH_BYTES
- * under a lock of its own, which is taken last. Each watcher reads the ring at his own pace; what is overwritten before
- * he comes is told to him as skipped. Private to apps/kv. */
+ * Off until somebody watches; until then a command looks at one word of the store. Lines go into a ring of
+ * KV_WATCH_BYTES under a lock of its own, which is taken last. Each watcher reads the ring at his own pace; what is
+ * overwritten before he comes is told to him as skipped. Private to apps/kv. */
 #ifndef CORELANE_APPS_KV_WATCH_H
 #define CORELANE_APPS_KV_WATCH_H
 

@@ -170,7 +170,8 @@ struct cl_rnode *cl_rdict_scan(const struct cl_rdict *d, uint64_t *cursor)
 #define FAIR_CHAIN                                                                                                     \
     8 /* places that each bucket is taken to have; longer chains are rare, and their nodes a little too */
 
-/* A place of a bucket is drawn, and drawn again while nobody is there: so the nodes of short chains are not preferred. */
+/* A place of a bucket is drawn, and drawn again while nobody is there: so the nodes of short chains are not
+ * preferred. */
 struct cl_rnode *cl_rdict_random(const struct cl_rdict *d, uint64_t (*random)(void *arg), void *arg)
 {
     if (!d->count)

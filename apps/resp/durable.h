@@ -1,5 +1,5 @@
-/* A log or replicas behind the engine: replies that wait until what they tell of is durable, writes that are refused where it takes
- * none, and the rewrite by which the log is kept short.
+/* A log or replicas behind the engine: replies that wait until what they tell of is durable, writes that are refused
+ * where it takes none, and the rewrite by which the log is kept short.
  *
  * Replies. What a client is answered may tell of all that was done before it, its own writes and those of others. So
  * its replies wait until the last unit (propagate.h) that was complete when they were written is durable. A client has
@@ -8,7 +8,8 @@
  *
  * Replicas. Where others may have gone on without this engine, what a reply tells may be out of date though nothing was
  * written. So with `confirms` replies that tell of no unit that is still to be taken get a number of their own, behind
- * the units so far, and wait until whoever takes units says that at that number this engine was still the one (apps/raft).
+ * the units so far, and wait until whoever takes units says that at that number this engine was still the one
+ * (apps/raft).
  *
  * Rewriting. Units that build every key as it is now are put between those of writes, some keys at a time. Before a
  * write touches a key whose turn has not come yet, that key's unit is put first. So the log from the pass's beginning

@@ -9,8 +9,8 @@
  * that waits (CL_RESP_OUT_HIGH, CL_RESP_OUT_PART) the engine runs no commands of the client, `data` takes none of its
  * bytes, and TCP closes the window: a peer that does not read is not read from.
  *
- * Turns. After TURN_BYTES of a connection others that are ready have their turns (TCP would offer all that has come): a long
- * pipeline keeps nobody waiting for more than some hundred commands.
+ * Turns. After TURN_BYTES of a connection others that are ready have their turns (TCP would offer all that has come): a
+ * long pipeline keeps nobody waiting for more than some hundred commands.
  *
  * Pushes and late answers. The engine says that a client has something to be sent by `wake`, under the lock, from the
  * turn of another connection or from the clock; cl_tcp_wake then has the client's own connection look. `ended` takes
@@ -150,8 +150,8 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg);
 static const struct cl_tcp_events leaving = {
     .data = drop_data, .eof = close_now, .timer = close_now, .ended = on_ended};
 
-/* A FIN behind the last reply. What still comes is taken and thrown away for a while, as a reset might overtake the reply
- * (RFC 2525, section 2.17). */
+/* A FIN behind the last reply. What still comes is taken and thrown away for a while, as a reset might overtake the
+ * reply (RFC 2525, section 2.17). */
 static void finish(struct cl_tcp_conn *c, struct conn *k, int ends)
 {
     if (ends == 2) {

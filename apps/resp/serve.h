@@ -18,15 +18,15 @@ struct cl_resp_port {
 };
 
 /* Serve an engine on a TCP port of a runtime that has not started. backlog: connections that may be half open.
- * log: what the engine's writes go to, recovered and lent to the runtime; NULL: none. in_call: 1: a kthread that is alone
- * may wait for it in the kernel (writer.h). -EADDRINUSE, -EINVAL, -ENOMEM, with a reason in err. */
+ * log: what the engine's writes go to, recovered and lent to the runtime; NULL: none. in_call: 1: a kthread that is
+ * alone may wait for it in the kernel (writer.h). -EADDRINUSE, -EINVAL, -ENOMEM, with a reason in err. */
 CL_API int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint32_t backlog,
                          struct cl_log_shared *log, uint32_t in_call, struct cl_resp_service **out, char err[256]);
 /* Have `after` called whenever the engine was called into, under the service's lock: it may have units, or replies to
  * confirm. Before the runtime starts. */
 CL_API void cl_resp_service_after(struct cl_resp_service *s, void (*after)(void *arg), void *arg);
-/* Serve another engine from here on: all connections end, those that wait for replies without them. The engine before is
- * the caller's to delete. On a kthread of a runtime that has one, and in no call from this service. */
+/* Serve another engine from here on: all connections end, those that wait for replies without them. The engine before
+ * is the caller's to delete. On a kthread of a runtime that has one, and in no call from this service. */
 CL_API void cl_resp_service_become(struct cl_resp_service *s, struct cl_resp *r);
 /* Free what cl_resp_serve made. The runtime must have stopped, or never started. The engine stays the caller's. */
 CL_API void cl_resp_service_delete(struct cl_resp_service *s);

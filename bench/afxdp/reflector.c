@@ -48,8 +48,8 @@ static inline bool turn(uint8_t *f, uint32_t len)
     return true;
 }
 
-/* Whether it is a whole datagram with right checksums: what a host has to find out before it answers (RFC 1122, sections
- * 3.2.1.2 and 4.1.3.4). The frame is of at least SHORTEST bytes. */
+/* Whether it is a whole datagram with right checksums: what a host has to find out before it answers (RFC 1122,
+ * sections 3.2.1.2 and 4.1.3.4). The frame is of at least SHORTEST bytes. */
 static inline bool is_right(const uint8_t *frame, uint32_t len)
 {
     const struct cl_udp_frame *f = (const struct cl_udp_frame *)frame;

@@ -1,11 +1,11 @@
-/* A baseline of `corelane bench raft`: clients of etcd that put as fast as they are answered, over gRPC as etcd's own clients do
- * (HTTP/2 by libnghttp2; the two messages of protobuf that it takes are made by hand). The benchmark compiles this file by itself
- * with -DCORELANE_ETCD and links that library; in libcorelane it is empty.
+/* A baseline of `corelane bench raft`: clients of etcd that put as fast as they are answered, over gRPC as etcd's own
+ * clients do (HTTP/2 by libnghttp2; the two messages of protobuf that it takes are made by hand). The benchmark
+ * compiles this file by itself with -DCORELANE_ETCD and links that library; in libcorelane it is empty.
  *
  *     etcd_put PORT CLIENTS SECONDS KEY_BYTES VALUE_BYTES
  *
- * Each client has one put outstanding, of a key of the thousand that ours put; all are streams of one connection to 127.0.0.1:PORT,
- * which is the cheapest way for etcd. What is due leaves with one call, as in udp_mux_put.c.
+ * Each client has one put outstanding, of a key of the thousand that ours put; all are streams of one connection to
+ * 127.0.0.1:PORT, which is the cheapest way for etcd. What is due leaves with one call, as in udp_mux_put.c.
  * After SECONDS, and as many puts as were answered in them, the latencies go to stdout as 64-bit nanoseconds. */
 #ifdef CORELANE_ETCD
 

@@ -1,9 +1,9 @@
-/* What a call costs more by a library that stands before libc's: for `corelane bench posix`. The benchmark compiles this file
- * by itself with -DCORELANE_FOREIGN and starts it with the library preloaded; in libcorelane it is empty.
+/* What a call costs more by a library that stands before libc's: for `corelane bench posix`. The benchmark compiles
+ * this file by itself with -DCORELANE_FOREIGN and starts it with the library preloaded; in libcorelane it is empty.
  *
- * The same call on the same descriptor, which the library does not care for: by the name that programs use, by libc's own
- * function, and by a function that does nothing but go on to that one, in blocks that alternate. Prints the median block of
- * each in ns a call, "through direct empty". */
+ * The same call on the same descriptor, which the library does not care for: by the name that programs use, by libc's
+ * own function, and by a function that does nothing but go on to that one, in blocks that alternate. Prints the median
+ * block of each in ns a call, "through direct empty". */
 #ifdef CORELANE_FOREIGN
 
 #include <dlfcn.h>

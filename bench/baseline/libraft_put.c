@@ -1,13 +1,13 @@
-/* A baseline of `corelane bench raft`: one server of a cluster of three made of the C raft library that distributions ship
- * (libraft and libuv; its own disk format, TCP on loopback). The benchmark compiles this file by itself with
+/* A baseline of `corelane bench raft`: one server of a cluster of three made of the C raft library that distributions
+ * ship (libraft and libuv; its own disk format, TCP on loopback). The benchmark compiles this file by itself with
  * -DCORELANE_LIBRAFT and links both libraries; in libcorelane it is empty.
  *
  *     libraft_put ID FOLDER FIRST_PORT BYTES OUTSTANDING
  *
- * Server 1 gets a shorter election timeout and becomes the leader. For each line "MILLISECONDS" of its stdin it then puts commands
- * of BYTES bytes for so long, OUTSTANDING at a time, and writes to stdout, as 64-bit words: how many it put, the nanoseconds from
- * the first one's begin to the last one's end, and their latencies in nanoseconds. Between lines it is idle but for its
- * heartbeats. It ends with its stdin, the others run until they are killed. */
+ * Server 1 gets a shorter election timeout and becomes the leader. For each line "MILLISECONDS" of its stdin it then
+ * puts commands of BYTES bytes for so long, OUTSTANDING at a time, and writes to stdout, as 64-bit words: how many it
+ * put, the nanoseconds from the first one's begin to the last one's end, and their latencies in nanoseconds. Between
+ * lines it is idle but for its heartbeats. It ends with its stdin, the others run until they are killed. */
 #ifdef CORELANE_LIBRAFT
 
 #include "load.h"

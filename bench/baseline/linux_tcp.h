@@ -1,9 +1,10 @@
 /* TCP on the kernel's own sockets: the servers that the dataplane is compared with, and a client for them.
  *
- * A server is one pinned thread with epoll over non-blocking sockets, TCP_NODELAY set, one recv an event and one send an
- * answer. Waiting is the kernel's (CL_LINUX_BLOCK) or the thread's (CL_LINUX_SPIN: epoll_wait with no time to wait). It
- * serves what drivers/nic/tcpload asks for: it echoes, takes bytes, or makes those of the pattern. The client is one
- * pinned thread with the same schedule and the same comparison of each byte. It spins while it asks; bulk waits for epoll.
+ * A server is one pinned thread with epoll over non-blocking sockets, TCP_NODELAY set, one recv an event and one send
+ * an answer. Waiting is the kernel's (CL_LINUX_BLOCK) or the thread's (CL_LINUX_SPIN: epoll_wait with no time to wait).
+ * It serves what drivers/nic/tcpload asks for: it echoes, takes bytes, or makes those of the pattern. The client is one
+ * pinned thread with the same schedule and the same comparison of each byte. It spins while it asks; bulk waits for
+ * epoll.
  *
  * Each thread enters a network namespace of its own; the process stays where it is. */
 #ifndef CORELANE_BENCH_BASELINE_LINUX_TCP_H

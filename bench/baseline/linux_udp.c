@@ -108,7 +108,8 @@ static void count_look(struct cl_linux_udp *s, bool empty)
     cl_count(&s->stats.empty, empty);
 }
 
-/* By syscall(), as drivers/nic/af_xdp/xsk.c does: recvfrom() and sendto() are cancellation points, which cost something. */
+/* By syscall(), as drivers/nic/af_xdp/xsk.c does: recvfrom() and sendto() are cancellation points, which cost
+ * something. */
 static void serve_one(struct cl_linux_udp *s, int flags)
 {
     struct place *p = &s->place[0];

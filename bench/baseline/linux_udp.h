@@ -1,10 +1,10 @@
 /* UDP servers on the kernel's own sockets: what the dataplane is compared with.
  *
  * One pinned thread serves one socket with a burst handler of libos' own signature (NULL: echo), so that the very same
- * application code runs on both sides. Waiting is the kernel's (CL_LINUX_BLOCK: the thread sleeps in the receive call) or the
- * thread's (CL_LINUX_SPIN: MSG_DONTWAIT in a loop). batch 1 uses recvfrom and sendto, more uses recvmmsg and sendmmsg.
- * Which form carries more depends on kernel, link and load, and differs little on a veth pair: `corelane bench kv` measures
- * both first and compares with the stronger one, `corelane bench echo` shows both.
+ * application code runs on both sides. Waiting is the kernel's (CL_LINUX_BLOCK: the thread sleeps in the receive call)
+ * or the thread's (CL_LINUX_SPIN: MSG_DONTWAIT in a loop). batch 1 uses recvfrom and sendto, more uses recvmmsg and
+ * sendmmsg. Which form carries more depends on kernel, link and load, and differs little on a veth pair: `corelane
+ * bench kv` measures both first and compares with the stronger one, `corelane bench echo` shows both.
  *
  * The thread can enter a network namespace of its own; the process stays where it is. */
 #ifndef CORELANE_BENCH_BASELINE_LINUX_UDP_H

@@ -1,5 +1,5 @@
-/* What the loads of baselines share, each of which is a program by itself: the bounds of their puts and the keys they put to, their
- * clock, and how they end with a reason. */
+/* What the loads of baselines share, each of which is a program by itself: the bounds of their puts and the keys they
+ * put to, their clock, and how they end with a reason. */
 #ifndef CORELANE_BENCH_BASELINE_LOAD_H
 #define CORELANE_BENCH_BASELINE_LOAD_H
 

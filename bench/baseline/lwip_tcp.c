@@ -1,9 +1,10 @@
-/* A baseline of `corelane bench tcp`: an echo server on lwIP as Debian has it (liblwip-dev), on a queue of one of our NICs.
- * The benchmark compiles this file by itself with -DCORELANE_LWIP into a library that it loads; in libcorelane it is empty.
+/* A baseline of `corelane bench tcp`: an echo server on lwIP as Debian has it (liblwip-dev), on a queue of one of our
+ * NICs. The benchmark compiles this file by itself with -DCORELANE_LWIP into a library that it loads; in libcorelane it
+ * is empty.
  *
- * One pinned thread polls the queue and calls lwIP's "raw" interface, which needs no thread of its own. A frame is given
- * to lwIP where it lies, without a copy: the server takes all at once, so nothing of it is kept. The peer's MAC address is
- * that of the last frame: no ARP is done, but answered. lwIP's state is global: one server at a time. */
+ * One pinned thread polls the queue and calls lwIP's "raw" interface, which needs no thread of its own. A frame is
+ * given to lwIP where it lies, without a copy: the server takes all at once, so nothing of it is kept. The peer's MAC
+ * address is that of the last frame: no ARP is done, but answered. lwIP's state is global: one server at a time. */
 #ifdef CORELANE_LWIP
 
 #include <corelane/drivers/nic.h>

@@ -1,7 +1,7 @@
 /* What a message costs an interpreter at the least: the floor of every event loop that calls protocols in Python.
  *
- * A CPython extension, compiled while the benchmark runs. Its transport sends nothing: `write` adds up the bytes that it
- * is given. `enter` gives each of some protocols in turn a bytes object of its own, as a transport has to, by
+ * A CPython extension, compiled while the benchmark runs. Its transport sends nothing: `write` adds up the bytes that
+ * it is given. `enter` gives each of some protocols in turn a bytes object of its own, as a transport has to, by
  * `data_received`. So there is one entry into Python, one call out of it, and one object for each message; no loop, no
  * socket, no segment. API of CPython 3.11 and newer. */
 #ifdef CORELANE_PYTHON_ENTRY

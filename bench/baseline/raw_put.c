@@ -1,11 +1,12 @@
-/* An arm of `corelane bench raft`: the least that a durable server does for the clients of udp_mux_put.c. The benchmark compiles this
- * file by itself with -DCORELANE_RAW_PUT; in libcorelane it is empty.
+/* An arm of `corelane bench raft`: the least that a durable server does for the clients of udp_mux_put.c. The benchmark
+ * compiles this file by itself with -DCORELANE_RAW_PUT; in libcorelane it is empty.
  *
  *     raw_put ADDRESS PORT FILE
  *
- * One thread, one socket of the kernel, one file of zeros: all puts that are there are taken together, written as 4 KiB, or as many as
- * they fill, past the page cache and synchronously (O_DIRECT, O_DSYNC), and answered together. It keeps no store, has no replicas and
- * checks nothing: it shows what the clients, the kernel's sockets and one write leave to any server. Runs until it is killed. */
+ * One thread, one socket of the kernel, one file of zeros: all puts that are there are taken together, written as 4
+ * KiB, or as many as they fill, past the page cache and synchronously (O_DIRECT, O_DSYNC), and answered together. It
+ * keeps no store, has no replicas and checks nothing: it shows what the clients, the kernel's sockets and one write
+ * leave to any server. Runs until it is killed. */
 #ifdef CORELANE_RAW_PUT
 
 #include "load.h"

@@ -1,9 +1,9 @@
 /* A NIC over a kernel UDP socket: lets the load generator reach a server on this machine's own addresses, without root.
  *
- * One queue, one server. Outgoing frames lose their Ethernet, IPv4 and UDP headers and leave by the socket; what arrives
- * gets headers that say it came from the server to the generator's address. The kernel's stack is then part of what is
- * measured on the client's side too: fit for peaks and for comparing servers that are loaded the same way, not for latencies
- * beside those of other arms. */
+ * One queue, one server. Outgoing frames lose their Ethernet, IPv4 and UDP headers and leave by the socket; what
+ * arrives gets headers that say it came from the server to the generator's address. The kernel's stack is then part of
+ * what is measured on the client's side too: fit for peaks and for comparing servers that are loaded the same way, not
+ * for latencies beside those of other arms. */
 #ifndef CORELANE_BENCH_BASELINE_SOCKET_NIC_H
 #define CORELANE_BENCH_BASELINE_SOCKET_NIC_H
 

@@ -1,11 +1,12 @@
-/* An arm of `corelane bench raft`: as udp_put.c, but all clients of the process share one socket of the kernel, as etcd_put.c's share
- * one connection. The benchmark compiles this file by itself with -DCORELANE_UDP_MUX_PUT; in libcorelane it is empty.
+/* An arm of `corelane bench raft`: as udp_put.c, but all clients of the process share one socket of the kernel, as
+ * etcd_put.c's share one connection. The benchmark compiles this file by itself with -DCORELANE_UDP_MUX_PUT; in
+ * libcorelane it is empty.
  *
  *     udp_mux_put ADDRESS PORT CLIENTS SECONDS KEY_BYTES VALUE_BYTES
  *
- * All puts that are due leave with one system call and all answers that came together are taken with one (UDP_SEGMENT, UDP_GRO: udp(7)),
- * as with a TCP connection: each is a datagram of memcached's all the same, and tells by its request's number whose it is. Resending,
- * seconds and output are udp_put.c's. */
+ * All puts that are due leave with one system call and all answers that came together are taken with one (UDP_SEGMENT,
+ * UDP_GRO: udp(7)), as with a TCP connection: each is a datagram of memcached's all the same, and tells by its
+ * request's number whose it is. Resending, seconds and output are udp_put.c's. */
 #ifdef CORELANE_UDP_MUX_PUT
 
 #include "udp_put.h"

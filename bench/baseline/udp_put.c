@@ -1,11 +1,12 @@
-/* An arm of `corelane bench raft`: ordinary clients that put over memcached's UDP by sockets of the kernel, as fast as they are
- * answered. The benchmark compiles this file by itself with -DCORELANE_UDP_PUT, as it does etcd_put.c; in libcorelane it is empty.
+/* An arm of `corelane bench raft`: ordinary clients that put over memcached's UDP by sockets of the kernel, as fast as
+ * they are answered. The benchmark compiles this file by itself with -DCORELANE_UDP_PUT, as it does etcd_put.c; in
+ * libcorelane it is empty.
  *
  *     udp_put ADDRESS PORT CLIENTS SECONDS KEY_BYTES VALUE_BYTES
  *
- * Each client has a socket of its own and one put outstanding. One without an answer for 100 ms is sent again and keeps its
- * beginning; one that was not stored is put anew. SECONDS begin 0.3 s after the first answer. To stdout, as 64-bit numbers: how many
- * were answered, sent again and refused, and the answered ones' latencies in nanoseconds. */
+ * Each client has a socket of its own and one put outstanding. One without an answer for 100 ms is sent again and keeps
+ * its beginning; one that was not stored is put anew. SECONDS begin 0.3 s after the first answer. To stdout, as 64-bit
+ * numbers: how many were answered, sent again and refused, and the answered ones' latencies in nanoseconds. */
 #ifdef CORELANE_UDP_PUT
 
 #include "udp_put.h"

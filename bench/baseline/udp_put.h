@@ -1,5 +1,5 @@
-/* What the clients of udp_put.c and udp_mux_put.c share: their puts, by memcached's UDP, and what is counted of them. Each is a
- * program by itself. */
+/* What the clients of udp_put.c and udp_mux_put.c share: their puts, by memcached's UDP, and what is counted of them.
+ * Each is a program by itself. */
 #ifndef CORELANE_BENCH_BASELINE_UDP_PUT_H
 #define CORELANE_BENCH_BASELINE_UDP_PUT_H
 

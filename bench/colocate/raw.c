@@ -112,8 +112,8 @@ static void keep(struct offer *o, uint64_t first)
                                                            cl_load_relaxed(&b->began), first};
 }
 
-/* The core, as far as it is the generator's to give: to the server when the oldest request would be too old, and what came of
- * it when it is the job's again. */
+/* The core, as far as it is the generator's to give: to the server when the oldest request would be too old, and what
+ * came of it when it is the job's again. */
 static void decide(struct offer *o, uint64_t now)
 {
     struct cl_raw_board *b = o->b;

@@ -1,17 +1,19 @@
 /* The floor under a core that changes hands: two raw processes on it, and a third one that decides on another core.
  *
- * No packets, no iokernel, no policy, no uthreads. The generator (the calling thread, on the core that an iokernel would have)
- * draws arrivals as the load generator does and puts each one's due time into a shared log. The server spends a service
- * time on each, stamps its answer, and gives the core to the batch job when there is no more. The job is the batch function
- * with its probes, whose word is the owner of the core itself: the generator sets it for the server when the oldest request is
- * as old as it is told to let it grow, less what the first answer took after the last decisions; the server clears it. The hand-over
- * is sched_yield() by both, with restartable sequences given up, as libos does it.
+ * No packets, no iokernel, no policy, no uthreads. The generator (the calling thread, on the core that an iokernel
+ * would have) draws arrivals as the load generator does and puts each one's due time into a shared log. The server
+ * spends a service time on each, stamps its answer, and gives the core to the batch job when there is no more. The job
+ * is the batch function with its probes, whose word is the owner of the core itself: the generator sets it for the
+ * server when the oldest request is as old as it is told to let it grow, less what the first answer took after the last
+ * decisions; the server clears it. The hand-over is sched_yield() by both, with restartable sequences given up, as
+ * libos does it.
  *
- * A service time is spent in a loop that touches no memory. Or, in a turn that says so, the server does with each request
- * what kv does with it: its handler of datagrams, on a store of its own. Then both find their caches as the other one left
- * them, and what that takes is in the floor as well.
+ * A service time is spent in a loop that touches no memory. Or, in a turn that says so, the server does with each
+ * request what kv does with it: its handler of datagrams, on a store of its own. Then both find their caches as the
+ * other one left them, and what that takes is in the floor as well.
  *
- * One line has all that the two of the worker core hand over, and its writer is the generator only while it is the job's. */
+ * One line has all that the two of the worker core hand over, and its writer is the generator only while it is the
+ * job's. */
 #ifndef CORELANE_BENCH_COLOCATE_RAW_H
 #define CORELANE_BENCH_COLOCATE_RAW_H
 
@@ -25,8 +27,9 @@
 #define CL_RAW_STEPS 65536  /* hand-overs whose stamps are kept, at most */
 
 struct cl_raw_board {
-    /* Who has the core, and how many requests were answered when the server gave it away last. Writer: the generator while it is
-     * CL_RAW_BATCH, the server while it is CL_RAW_SERVER (release: its answers). Readers: all three (acquire). */
+    /* Who has the core, and how many requests were answered when the server gave it away last. Writer: the generator
+     * while it is CL_RAW_BATCH, the server while it is CL_RAW_SERVER (release: its answers). Readers: all three
+     * (acquire). */
     uint64_t owner CL_ALIGNED(128);
     uint64_t served;
     uint64_t began; /* cl_tsc(): when the server saw that it has the core. Writer: the server; reader: the generator */
@@ -84,9 +87,11 @@ struct cl_raw_result {
 
 /* Forget the last load. Between turns. */
 CL_API void cl_raw_reset(struct cl_raw_board *b, uint64_t keeps);
-/* Offer a load in the calling thread, pinned meanwhile; the others are in their turn. -errno with a reason in err[256]. */
+/* Offer a load in the calling thread, pinned meanwhile; the others are in their turn. -errno with a reason in
+ * err[256]. */
 CL_API int cl_raw_offer(struct cl_raw_board *b, const struct cl_raw_load *load, struct cl_raw_result *out, char *err);
-/* Add the latencies, ns, of the requests due from one time to another; returns how many were due. Unanswered: infinite. */
+/* Add the latencies, ns, of the requests due from one time to another; returns how many were due. Unanswered:
+ * infinite. */
 CL_API uint64_t cl_raw_latencies(const struct cl_raw_board *b, uint64_t requests, uint64_t from_tsc, uint64_t to_tsc,
                                  struct cl_hist *out);
 /* Serve, in the calling thread, until the turn is over. requests: for turns that compute. */

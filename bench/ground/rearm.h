@@ -1,8 +1,9 @@
-/* The loops behind the rows `rearm` of `corelane bench ground`: one of many armed deadlines, chosen at random, is moved.
+/* The loops behind the rows `rearm` of `corelane bench ground`: one of many armed deadlines, chosen at random, is
+ * moved.
  *
  * To now + 200 ms, as a retransmission's, so later each time; `sooner`: to a time before all others, so that the alarm
- * has to leave its slot. `store` only writes to the line, `look` reads it first. The loop yields each 1024 moves: timers
- * and alarms come due while it is measured, and what the wheel does then is a part of the time. */
+ * has to leave its slot. `store` only writes to the line, `look` reads it first. The loop yields each 1024 moves:
+ * timers and alarms come due while it is measured, and what the wheel does then is a part of the time. */
 #ifndef CORELANE_BENCH_GROUND_REARM_H
 #define CORELANE_BENCH_GROUND_REARM_H
 

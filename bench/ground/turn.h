@@ -1,5 +1,5 @@
-/* The loops behind the rows `turn` of `corelane bench ground`: a thread that turns an adopted kthread, and a client that
- * asks the runtime over a memory link. */
+/* The loops behind the rows `turn` of `corelane bench ground`: a thread that turns an adopted kthread, and a client
+ * that asks the runtime over a memory link. */
 #ifndef CORELANE_BENCH_GROUND_TURN_H
 #define CORELANE_BENCH_GROUND_TURN_H
 

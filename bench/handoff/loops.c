@@ -21,7 +21,8 @@
 #define WORK_NS 1000
 #define LOOK_TURNS 100 /* of an empty loop: about 100 ns */
 
-/* Shared by the three. Each word has one writer at a time: the decider sets `owner` to NEW, the new owner back to OLD. */
+/* Shared by the three. Each word has one writer at a time: the decider sets `owner` to NEW, the new owner back to
+ * OLD. */
 struct board {
     /* Who has the core. Release and acquire: what was stamped before it changes is seen by who sees the change. */
     uint32_t owner CL_ALIGNED(128);
@@ -49,7 +50,8 @@ struct bout {
 /* The old owner's, for its signal handler. One bout a process at a time: the handler's process is a child of it. */
 static struct board *signalled;
 
-/* A child that cannot play its part ends; rounds then do not begin. Not by exit(): what the parent registered is its own. */
+/* A child that cannot play its part ends; rounds then do not begin. Not by exit(): what the parent registered is its
+ * own. */
 static _Noreturn void give_up(void)
 {
     for (;;)
@@ -218,8 +220,8 @@ static bool has_old(const struct bout *h)
     return h->config->way < CL_HANDOFF_IDLE_YIELD;
 }
 
-/* Shenango's new owner is blocked when the core is decided on, and was put on the scheduler's core when it parked. The old
- * one, which blocks as well, is let go on. Off the measured path. */
+/* Shenango's new owner is blocked when the core is decided on, and was put on the scheduler's core when it parked. The
+ * old one, which blocks as well, is let go on. Off the measured path. */
 static int rearm_events(struct bout *h)
 {
     int rc = pin(h->pid[NEW], h->config->decider_cpu);

@@ -4,7 +4,8 @@
 
 #include <corelane/drivers/nic.h>
 
-/* Send n frames on queue 0: what finds no place in it waits for one, until *stop is set (relaxed), and is freed then. */
+/* Send n frames on queue 0: what finds no place in it waits for one, until *stop is set (relaxed), and is freed
+ * then. */
 static inline void cl_bench_send_all(struct cl_nic *nic, struct cl_frame *frames, unsigned n, const uint32_t *stop)
 {
     unsigned done = 0;

@@ -2,10 +2,10 @@
  *
  *   what came -> cl_tls_put -> cl_tls_shake | cl_tls_read     cl_tls_write -> cl_tls_out -> to be sent
  *
- * One thread at a time uses a session. Handshakes need more stack than a uthread has: cl_tls_shake runs on the kthread's
- * own (cl_kthread_call) where it is called on a uthread. No session is resumed: each handshake is a whole one. What came
- * and what is to be sent wait without a bound of their own: who puts bytes takes what follows from them at once.
- * Users: bench/http, bench/load. Tests: tests/bench/load/test_tls.py. */
+ * One thread at a time uses a session. Handshakes need more stack than a uthread has: cl_tls_shake runs on the
+ * kthread's own (cl_kthread_call) where it is called on a uthread. No session is resumed: each handshake is a whole
+ * one. What came and what is to be sent wait without a bound of their own: who puts bytes takes what follows from them
+ * at once. Users: bench/http, bench/load. Tests: tests/bench/load/test_tls.py. */
 #ifndef CORELANE_BENCH_HARNESS_TLS_H
 #define CORELANE_BENCH_HARNESS_TLS_H
 
@@ -21,8 +21,8 @@ struct cl_tls;
 int cl_tls_client_new(bool verify, const char *ca, struct cl_tls_client **out, char err[256]);
 void cl_tls_client_delete(struct cl_tls_client *c);
 
-/* A session, to its client's delete. host: whom the certificate must name (a name or an IP address), and who is asked for
- * by SNI (RFC 6066, section 3); NULL: nobody. NULL: no memory. */
+/* A session, to its client's delete. host: whom the certificate must name (a name or an IP address), and who is asked
+ * for by SNI (RFC 6066, section 3); NULL: nobody. NULL: no memory. */
 struct cl_tls *cl_tls_new(struct cl_tls_client *c, const char *host);
 void cl_tls_delete(struct cl_tls *t);
 

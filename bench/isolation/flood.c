@@ -81,9 +81,9 @@ void cl_flood_address(const struct cl_flood *f, uint8_t *mac, uint32_t *ipv4)
     *ipv4 = f->accept.ipv4;
 }
 
-/* Write a slot as cheaply as a core can: past the caches, so that its line need not be fetched from the loop's core first,
- * which took six times as long. Every lap writes the same payload, so a slot of which the reader sees the word alone is
- * whole all the same. */
+/* Write a slot as cheaply as a core can: past the caches, so that its line need not be fetched from the loop's core
+ * first, which took six times as long. Every lap writes the same payload, so a slot of which the reader sees the word
+ * alone is whole all the same. */
 static void write_past_caches(struct cl_desc *d, uint64_t word, uint64_t payload)
 {
 #if defined(__x86_64__)

@@ -20,7 +20,8 @@
 
 struct cl_kv_lines;
 
-/* Room for `keys` keys, of none of which anything is known. -ENOMEM, -EINVAL (no key, or values that fit no datagram). */
+/* Room for `keys` keys, of none of which anything is known. -ENOMEM, -EINVAL (no key, or values that fit no
+ * datagram). */
 CL_API int cl_kv_lines_new(uint32_t keys, uint32_t value_bytes, struct cl_kv_lines **out);
 /* Serve on a NIC, which stays the caller's, from a thread on `cpu`, until stop. -errno, the reason in err[256]. */
 CL_API int cl_kv_lines_start(struct cl_kv_lines *s, struct cl_nic *nic, int cpu, char *err);

@@ -3,7 +3,8 @@
  * A batch job has the core. Now and then it makes a uthread of another runtime of its process, a latency application
  * that has parked, as any thread that is none of a runtime's may: that is the need, and calls for help. The uthread's
  * first instruction is the core. Both stamps are cl_tsc() on the same core. Both runtimes are of one process, so that
- * the switch between their kthreads changes no address space: how the loop learns of the need is the same all the same. */
+ * the switch between their kthreads changes no address space: how the loop learns of the need is the same all the
+ * same. */
 #ifndef CORELANE_BENCH_LAB_NEEDS_H
 #define CORELANE_BENCH_LAB_NEEDS_H
 

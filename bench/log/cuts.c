@@ -67,7 +67,8 @@ static int crash(struct crashes *c, const bool *stays, const struct cuts_bounds 
     return rc;
 }
 
-/* All subsets of a few sectors; of many: none, all, each alone, all but each, and some drawn with one to seven eighths of them. */
+/* All subsets of a few sectors; of many: none, all, each alone, all but each, and some drawn with one to seven eighths
+ * of them. */
 static int subsets(struct crashes *c, const struct cuts_bounds *sure, const struct cuts_bounds *most_then,
                    char err[256])
 {

@@ -1,18 +1,20 @@
 /* Every sector-wise cut of a run of the log: what each prefix of the stored sectors recovers to.
  *
- * The run goes over a device that stores the sectors of the writes in flight one by one, of several writes in an order drawn from the
- * seed, and completes a write when its last one is stored. The order of all sectors is kept, with how many operations had been acknowledged
- * and submitted by then. Then the run is replayed sector by sector into an empty area, and after each sector a log is opened there as after
- * a power cut: it must be what it was after some number of the operations, at least those that had been acknowledged before anything more
- * was stored, and none that had not been submitted.
+ * The run goes over a device that stores the sectors of the writes in flight one by one, of several writes in an order
+ * drawn from the seed, and completes a write when its last one is stored. The order of all sectors is kept, with how
+ * many operations had been acknowledged and submitted by then. Then the run is replayed sector by sector into an empty
+ * area, and after each sector a log is opened there as after a power cut: it must be what it was after some number of
+ * the operations, at least those that had been acknowledged before anything more was stored, and none that had not been
+ * submitted.
  *
- * Operations are appends, one at a time and in bursts, votes, truncations and restarts; beside them trims and snapshots are made. The area is so
- * small that a run of 1000 appends goes round in it several times.
+ * Operations are appends, one at a time and in bursts, votes, truncations and restarts; beside them trims and snapshots
+ * are made. The area is so small that a run of 1000 appends goes round in it several times.
  *
- * A disk may store the sectors of what is in flight in any order. So the run is replayed once more by writes: each time one is sent or
- * done, a log is opened with what was done and a subset of the sectors in flight, of those that change something. Of up to 8 every
- * subset is tried; of more none, all, each alone, all but each, and 24 drawn from the seed. A log is also opened
- * with nothing of what is in flight, and with a byte of one of the superblocks changed, of each in turn. */
+ * A disk may store the sectors of what is in flight in any order. So the run is replayed once more by writes: each time
+ * one is sent or done, a log is opened with what was done and a subset of the sectors in flight, of those that change
+ * something. Of up to 8 every subset is tried; of more none, all, each alone, all but each, and 24 drawn from the seed.
+ * A log is also opened with nothing of what is in flight, and with a byte of one of the superblocks changed, of each in
+ * turn. */
 #ifndef CORELANE_BENCH_LOG_CUTS_H
 #define CORELANE_BENCH_LOG_CUTS_H
 
@@ -35,8 +37,8 @@ struct cl_bench_log_cuts {
     uint64_t repacks;                  /* passes that copied what is kept to the end of the ring */
 };
 
-/* appends: up to 64 Ki; in_flight: flushes in flight at most, 1 to 16. -errno with a reason in err, also of the first cut that was not
- * recovered (-EBADMSG; the counts are then those up to it). */
+/* appends: up to 64 Ki; in_flight: flushes in flight at most, 1 to 16. -errno with a reason in err, also of the first
+ * cut that was not recovered (-EBADMSG; the counts are then those up to it). */
 CL_API int cl_bench_log_cuts(uint64_t seed, uint32_t appends, uint32_t in_flight, struct cl_bench_log_cuts *out,
                              char err[256]);
 // cffi: end

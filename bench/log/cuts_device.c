@@ -1,4 +1,5 @@
-/* See cuts_internal.h: stores the sectors of what is in flight one by one, in an order drawn from the seed, and keeps each. */
+/* See cuts_internal.h: stores the sectors of what is in flight one by one, in an order drawn from the seed, and keeps
+ * each. */
 #include "cuts_internal.h"
 
 #include <string.h>

@@ -50,8 +50,8 @@ struct cuts_recorder {
     struct cuts_bounds now; /* the run's to keep */
 };
 
-/* What was asked of the log, in the order of the calls; number 0 is the empty log. Tag and content of a record are made of the number
- * of its append, so that a record says whose it is. */
+/* What was asked of the log, in the order of the calls; number 0 is the empty log. Tag and content of a record are made
+ * of the number of its append, so that a record says whose it is. */
 struct cuts_op {
     struct cl_log_op op;
     uint32_t below; /* an append: whose record lies before its own; 0: none */
@@ -81,7 +81,8 @@ struct cuts_run {
 void cuts_recorder_begin(struct cuts_recorder *r, struct cl_blk *memory);
 /* Run until `appends` are acknowledged, on a log that was formatted. 0, or -errno and why. */
 int cuts_run_make(struct cuts_run *run, uint32_t appends, uint32_t in_flight, char err[256]);
-/* Open what a cut left, and compare: 0, or -errno and why. sure, most: of whose bounds it must be between. Adds to `out`. */
+/* Open what a cut left, and compare: 0, or -errno and why. sure, most: of whose bounds it must be between. Adds to
+ * `out`. */
 int cuts_run_check(struct cuts_run *run, struct cl_blk *left, uint64_t cut, const struct cuts_bounds *sure,
                    const struct cuts_bounds *most, struct cl_bench_log_cuts *out, char err[256]);
 

@@ -1,7 +1,7 @@
 /* A disk of lanes: so many writes side by side, on a clock of the caller's. What finds no lane free waits in line.
  *
- * It keeps what lies at its beginning, a log's superblocks, and reads zeros elsewhere: nothing else is read back by who uses it. One
- * thread. The caller's clock goes on by what a submission costs. */
+ * It keeps what lies at its beginning, a log's superblocks, and reads zeros elsewhere: nothing else is read back by who
+ * uses it. One thread. The caller's clock goes on by what a submission costs. */
 #ifndef CORELANE_BENCH_LOG_LANES_H
 #define CORELANE_BENCH_LOG_LANES_H
 

@@ -1,7 +1,8 @@
-/* The loops behind `corelane bench log`: appends to our log by uthreads, and the least that a durable write of one block can take.
+/* The loops behind `corelane bench log`: appends to our log by uthreads, and the least that a durable write of one
+ * block can take.
  *
- * All on one pinned thread. A raw loop writes one block of 4096 bytes after another into a file whose blocks have all been written before,
- * each durable before the next, and goes round. */
+ * All on one pinned thread. A raw loop writes one block of 4096 bytes after another into a file whose blocks have all
+ * been written before, each durable before the next, and goes round. */
 #ifndef CORELANE_BENCH_LOG_LOOPS_H
 #define CORELANE_BENCH_LOG_LOOPS_H
 
@@ -39,8 +40,8 @@ struct cl_bench_log_config {
     uint32_t fixed_records, pad;
     uint64_t fixed_wait_ns;
     uint64_t for_ns; /* of writers */
-    /* Open loop: when each append is due, from the beginning on, ascending. Each is a uthread; one that begins late is charged from when it
-     * was due. */
+    /* Open loop: when each append is due, from the beginning on, ascending. Each is a uthread; one that begins late is
+     * charged from when it was due. */
     const uint64_t *due_ns;
     uint64_t arrivals;
 };

@@ -1,8 +1,8 @@
 /* Gaps between probes: a function to call instead of cl_probe_slow, which notes when it was called.
  *
- * A kernel is compiled with probes that act as if the word were never 0 and that call cl_bench_gap (libos/batch_work/probes.py,
- * Target). One thread at a time: the measured code runs alone. What noting takes lies within the gaps, and is measured
- * by calling it back to back. */
+ * A kernel is compiled with probes that act as if the word were never 0 and that call cl_bench_gap
+ * (libos/batch_work/probes.py, Target). One thread at a time: the measured code runs alone. What noting takes lies
+ * within the gaps, and is measured by calling it back to back. */
 #ifndef CORELANE_BENCH_PROBES_GAPS_H
 #define CORELANE_BENCH_PROBES_GAPS_H
 

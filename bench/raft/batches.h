@@ -1,11 +1,11 @@
-/* A Raft group in virtual time: clients in a closed loop, or commands that arrive at given times, so that the leader's rule of when a
- * batch goes is compared with fixed settings.
+/* A Raft group in virtual time: clients in a closed loop, or commands that arrive at given times, so that the leader's
+ * rule of when a batch goes is compared with fixed settings.
  *
- * The nodes and their logs are the real ones (apps/raft/node, libos/storage/log), each on a disk of lanes (bench/log/lanes.h) and a
- * core of its own, or all on one, which is busy for a while with each frame, command and flush; what comes meanwhile waits, and is taken
- * together. One core is handed over from node to node in the order in which they have something to do.
- * Frames take link_ns from node to node, and as long between a client and the leader; none is lost. The same
- * configuration gives the same numbers. Tests: tests/bench/raft/test_batches.py. */
+ * The nodes and their logs are the real ones (apps/raft/node, libos/storage/log), each on a disk of lanes
+ * (bench/log/lanes.h) and a core of its own, or all on one, which is busy for a while with each frame, command and
+ * flush; what comes meanwhile waits, and is taken together. One core is handed over from node to node in the order in
+ * which they have something to do. Frames take link_ns from node to node, and as long between a client and the leader;
+ * none is lost. The same configuration gives the same numbers. Tests: tests/bench/raft/test_batches.py. */
 #ifndef CORELANE_BENCH_RAFT_BATCHES_H
 #define CORELANE_BENCH_RAFT_BATCHES_H
 

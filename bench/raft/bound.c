@@ -16,8 +16,9 @@
 #define REST_NS 100000 /* who trails yields for so long before it sleeps, as our nodes do */
 #define LINGER_NS 2000 /* the leader looks for its client so long before it yields, as our nodes do */
 
-/* Words of shared memory, each on a line of its own and with one writer. They carry the number of a put. Every store is a release
- * and every load that waits an acquire: what was written before, rc above all, is seen by who sees the word. */
+/* Words of shared memory, each on a line of its own and with one writer. They carry the number of a put. Every store is
+ * a release and every load that waits an acquire: what was written before, rc above all, is seen by who sees the
+ * word. */
 struct word {
     uint64_t put;
 } __attribute__((aligned(CL_CACHELINE)));
@@ -135,7 +136,8 @@ static void *follower(void *arg)
     return NULL;
 }
 
-/* The leader's word reached more than `have`: what it says. The low half of it is the futex, and no run has 2^32 puts. */
+/* The leader's word reached more than `have`: what it says. The low half of it is the futex, and no run has 2^32
+ * puts. */
 static uint64_t rest(struct word *word, uint64_t have)
 {
     uint64_t until = cl_bench_wall_ns() + REST_NS, handed;

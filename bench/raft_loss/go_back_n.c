@@ -1,11 +1,14 @@
-/* Go-back-N, as good as it can be: what Raft's channel is compared with. It has the channel's window, header bytes, acknowledgements'
- * times and timers (rtt.h). The receiver takes datagrams in order only and says what it misses; the sender then goes back to that one.
+/* Go-back-N, as good as it can be: what Raft's channel is compared with. It has the channel's window, header bytes,
+ * acknowledgements' times and timers (rtt.h). The receiver takes datagrams in order only and says what it misses; the
+ * sender then goes back to that one.
  *
- * Each time that the sender goes back a pass begins, and every datagram has its number. A receiver that misses one says in every
- * acknowledgement in which pass: so a lost one is said again, one that is late does not make the sender go back twice, and one that was
- * lost in the new pass, too, is missed as soon as the next one comes. No implementation of hardware knows that much.
+ * Each time that the sender goes back a pass begins, and every datagram has its number. A receiver that misses one says
+ * in every acknowledgement in which pass: so a lost one is said again, one that is late does not make the sender go
+ * back twice, and one that was lost in the new pass, too, is missed as soon as the next one comes. No implementation of
+ * hardware knows that much.
  *
- *     0  u64 number; 0: an acknowledgement   8  u64 all up to this number were received   16  u32 pass   20  u32 the pass in which the next
+ *     0  u64 number; 0: an acknowledgement   8  u64 all up to this number were received   16  u32 pass   20  u32 the
+ *     pass in which the next
  *    one is missed; 0: none is   24  u32 bytes of the frame; up to the channel's header there is nothing */
 #include "side.h"
 #include "../../apps/raft/transport/channel.h"

@@ -1,5 +1,6 @@
-/* One direction of a link, in virtual time: datagrams leave one after the other at its rate, and arrive in order, each a fixed time after
- * its last bit has left. Whether the n-th one is lost follows from the seed and n alone: so whoever sends has the same losses. */
+/* One direction of a link, in virtual time: datagrams leave one after the other at its rate, and arrive in order, each
+ * a fixed time after its last bit has left. Whether the n-th one is lost follows from the seed and n alone: so whoever
+ * sends has the same losses. */
 #ifndef CORELANE_BENCH_RAFT_LOSS_LINK_H
 #define CORELANE_BENCH_RAFT_LOSS_LINK_H
 

@@ -25,8 +25,7 @@ struct run {
     uint32_t bytes, answer_bytes;
     uint64_t *due_ns;  /* by number; NULL: a frame goes when the link has room, and none is answered */
     uint64_t *came_ns; /* answers, by number; UINT64_MAX: not yet */
-    uint32_t *
-        asked; /* numbers in the order in which they came; side 1's transport has taken the answers of the first `answered` */
+    uint32_t *asked;   /* numbers, in the order of coming; side 1's transport has the answers of the first `answered` */
     uint64_t answered, n_asked;
     uint8_t *came; /* at side 1; a bit a number */
     uint64_t newest;

@@ -1,5 +1,5 @@
-/* One end of a link, as the run sees it: Raft's channel (channel_side.c) or go-back-N (go_back_n.c). Frames of one datagram each. Virtual
- * time is passed in; datagrams go onto the link that the side was made with. */
+/* One end of a link, as the run sees it: Raft's channel (channel_side.c) or go-back-N (go_back_n.c). Frames of one
+ * datagram each. Virtual time is passed in; datagrams go onto the link that the side was made with. */
 #ifndef CORELANE_BENCH_RAFT_LOSS_SIDE_H
 #define CORELANE_BENCH_RAFT_LOSS_SIDE_H
 

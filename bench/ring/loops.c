@@ -1,6 +1,6 @@
-/* See loops.h. A carrier is a pair of burst functions; the loops do not know which one they use, so all carriers pay the
- * same indirect call a burst. Both functions return 0 at once when nothing goes, but for the mutex queue, which sleeps (and
- * returns 0 when the run is stopped). */
+/* See loops.h. A carrier is a pair of burst functions; the loops do not know which one they use, so all carriers pay
+ * the same indirect call a burst. Both functions return 0 at once when nothing goes, but for the mutex queue, which
+ * sleeps (and returns 0 when the run is stopped). */
 #include "loops.h"
 
 #include <corelane/drivers/memory.h>

@@ -25,8 +25,8 @@ struct cl_bench_gaps {
 
 /* Run n requests on `kthreads` kthreads pinned to cpus[]. Request i is due at_ns[i] (ascending) after the start and
  * takes length_ns[i] of its kthread's time, in which gaps do not count. On return begun_ns[i] and ended_ns[i] say when
- * it began and ended, in the same time. Gaps are seen while requests are served and while kthreads are idle. -errno and a reason
- * in err. */
+ * it began and ended, in the same time. Gaps are seen while requests are served and while kthreads are idle. -errno and
+ * a reason in err. */
 CL_API int cl_bench_queue(uint32_t kthreads, const int32_t *cpus, uint64_t n, const uint64_t *at_ns,
                           const uint64_t *length_ns, uint64_t *begun_ns, uint64_t *ended_ns, struct cl_bench_gaps *gaps,
                           char err[256]);

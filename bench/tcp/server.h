@@ -11,7 +11,8 @@
 #define CL_BENCH_TCP_SOURCE 2 /* the bytes of cl_tcpload_pattern, without end */
 #define CL_BENCH_TCP_FLOWS 64
 
-/* Of all listeners and connections that it was given to. Writer: the kthread, of which there is one; readers: anybody (relaxed). */
+/* Of all listeners and connections that it was given to. Writer: the kthread, of which there is one; readers: anybody
+ * (relaxed). */
 struct cl_bench_tcp_server {
     uint64_t accepted, ended;
     uint64_t failed;   /* connections that did not end in order: resets, mostly of the client's when its run is over */
@@ -36,7 +37,8 @@ struct cl_bench_tcp_connect {
 /* Listen on a port. `server` stays the caller's, until the runtime is deleted. As cl_runtime_listen_tcp. */
 CL_API int cl_bench_tcp_listen(struct cl_runtime *rt, uint16_t port, uint32_t backlog, uint32_t kind,
                                struct cl_bench_tcp_server *server);
-/* An echo server in blocking form, a uthread for each connection (corelane/libos/stream.h), from when the runtime runs. */
+/* An echo server in blocking form, a uthread for each connection (corelane/libos/stream.h), from when the runtime
+ * runs. */
 CL_API int cl_bench_tcp_block(struct cl_runtime *rt, uint16_t port, uint32_t backlog,
                               struct cl_bench_tcp_server *server);
 /* A uthread; arg: a struct cl_bench_tcp_connect. */

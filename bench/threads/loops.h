@@ -1,9 +1,9 @@
 /* The loops behind `corelane bench threads`: the same work on uthreads and on pthreads.
  *
- * One core: all threads of an arm are pinned to it, so a hand-over is a switch and nothing else. Two cores: each side is
- * pinned to a core of its own; uthreads then are in two schedulers, since within one they would gather on one kthread.
- * pthread arms use what an expert would: default (fast) mutexes, condition variables signalled under the mutex, 64 KiB stacks
- * from glibc's cache, sem_t; loops and counts are the same. */
+ * One core: all threads of an arm are pinned to it, so a hand-over is a switch and nothing else. Two cores: each side
+ * is pinned to a core of its own; uthreads then are in two schedulers, since within one they would gather on one
+ * kthread. pthread arms use what an expert would: default (fast) mutexes, condition variables signalled under the
+ * mutex, 64 KiB stacks from glibc's cache, sem_t; loops and counts are the same. */
 #ifndef CORELANE_BENCH_THREADS_LOOPS_H
 #define CORELANE_BENCH_THREADS_LOOPS_H
 

@@ -1,5 +1,5 @@
-/* A NIC that is slow for some requests: it holds those that are marked, and it can refuse to send for a while. Each frame that
- * comes has the stamp of when it was seen first (cl_nic.rx_stamped), as those of an iokernel have.
+/* A NIC that is slow for some requests: it holds those that are marked, and it can refuse to send for a while. Each
+ * frame that comes has the stamp of when it was seen first (cl_nic.rx_stamped), as those of an iokernel have.
  *
  * Threads: the one that uses the NIC's only queue. */
 #ifndef CORELANE_BENCH_TRACE_HOLDING_H

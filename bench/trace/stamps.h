@@ -1,5 +1,5 @@
-/* What a look at the clock takes: what every stamp of a trace costs at least, and how finely anything can be measured by
- * two of them. Threads: the caller's. */
+/* What a look at the clock takes: what every stamp of a trace costs at least, and how finely anything can be measured
+ * by two of them. Threads: the caller's. */
 #ifndef CORELANE_BENCH_TRACE_STAMPS_H
 #define CORELANE_BENCH_TRACE_STAMPS_H
 

@@ -1,8 +1,8 @@
-/* A canary that takes a core away from what runs on it, now and then, and notes when: for `trace.gap_found`. It knows what
- * the machine did to the other thread, since it did it itself.
+/* A canary that takes a core away from what runs on it, now and then, and notes when: for `trace.gap_found`. It knows
+ * what the machine did to the other thread, since it did it itself.
  *
- * It sleeps for 1 to 4 ms, by a seed, and then has the core for least_ns to most_ns, which is no less. Under SCHED_FIFO, where that is
- * permitted, it has it at once; else when the kernel lets it.
+ * It sleeps for 1 to 4 ms, by a seed, and then has the core for least_ns to most_ns, which is no less. Under
+ * SCHED_FIFO, where that is permitted, it has it at once; else when the kernel lets it.
  * Threads: one of its own, pinned. */
 #ifndef CORELANE_BENCH_TRACE_TAKER_H
 #define CORELANE_BENCH_TRACE_TAKER_H

@@ -1,5 +1,5 @@
-/* What servers in virtual time share whose requests are delayed (delays.c, commands.c): runtimes that a stepper drives, a
- * log whose device takes a known time, and what was written down.
+/* What servers in virtual time share whose requests are delayed (delays.c, commands.c): runtimes that a stepper drives,
+ * a log whose device takes a known time, and what was written down.
  * Threads: the caller's, alone. */
 #ifndef CORELANE_BENCH_TRACE_VIRTUAL_H
 #define CORELANE_BENCH_TRACE_VIRTUAL_H
@@ -11,7 +11,8 @@
 
 struct cl_log;
 
-/* A runtime on a NIC of the stepper's clock. *rc: -errno with one line in err; if it is one already, nothing is made. */
+/* A runtime on a NIC of the stepper's clock. *rc: -errno with one line in err; if it is one already, nothing is
+ * made. */
 struct cl_runtime *cl_bench_virtual_host(struct cl_stepper *stepper, struct cl_nic *nic, uint32_t ipv4, uint32_t trace,
                                          int *rc, char *err);
 /* Copy what a runtime has written down, up to room records, to out. Returns how many; -ENOBUFS: some are lost. */

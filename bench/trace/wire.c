@@ -1,4 +1,5 @@
-/* See wire.h. The NIC's table of functions is exchanged for a copy, from which the functions here find what belongs to it. */
+/* See wire.h. The NIC's table of functions is exchanged for a copy, from which the functions here find what belongs to
+ * it. */
 #include "wire.h"
 
 #include "../../runtime/net.h"
@@ -35,8 +36,9 @@ static bool is_datagram(const struct cl_frame *f)
     return f->len > PROTOCOL && f->data[ETHERTYPE] == 0x08 && f->data[ETHERTYPE + 1] == 0 && f->data[PROTOCOL] == UDP;
 }
 
-/* Ordered behind all loads before it. Else the processor takes it early, while a line is on its way from the other core,
- * and the next stamp, the server's own, behind that: it would be charged with the way of a line, which is no stage. */
+/* Ordered behind all loads before it. Else the processor takes it early, while a line is on its way from the other
+ * core, and the next stamp, the server's own, behind that: it would be charged with the way of a line, which is no
+ * stage. */
 static uint64_t stamp(const struct cl_nic *nic)
 {
     const struct cl_clock *clock = cl_nic_clock(nic);
@@ -54,8 +56,8 @@ static void note(const struct cl_bench_wire *w, struct bursts *b, uint64_t at, u
     cl_store_release(&b->n, i + 1);
 }
 
-/* They are counted before the stamp is taken: the first look at a frame fetches its line from the other core, which is the
- * server's time otherwise, before its own stamp. */
+/* They are counted before the stamp is taken: the first look at a frame fetches its line from the other core, which is
+ * the server's time otherwise, before its own stamp. */
 static unsigned watched_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct cl_bench_wire *w = (struct cl_bench_wire *)(uintptr_t)nic->ops;

@@ -82,8 +82,8 @@ static dev_t made_of(const struct loop_info64 *loop)
     return loop->lo_rdevice ? loop->lo_rdevice : loop->lo_device; /* the kernel's encoding is that of dev_t */
 }
 
-/* What a loop device is made of, as it says itself: the name that sysfs has of it may be another file's by now, or here. False: it may
- * not be asked. */
+/* What a loop device is made of, as it says itself: the name that sysfs has of it may be another file's by now, or
+ * here. False: it may not be asked. */
 static bool ask_loop(dev_t device, dev_t *out)
 {
     char path[PATH], link[PATH];

@@ -1,5 +1,5 @@
-/* The volatile cache of the fault device (fault.h): writes that are not durable yet, in the order in which they were done.
- * Not a public header. Not thread-safe: under the device's lock. */
+/* The volatile cache of the fault device (fault.h): writes that are not durable yet, in the order in which they were
+ * done. Not a public header. Not thread-safe: under the device's lock. */
 #ifndef CORELANE_DRIVERS_BLK_CACHE_H
 #define CORELANE_DRIVERS_BLK_CACHE_H
 

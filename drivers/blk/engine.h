@@ -18,16 +18,17 @@ struct cl_blk_file {
     int fd;
     uint64_t start; /* of the part that is ours */
     uint32_t
-        no_dsync; /* writers: any queue's thread, once RWF_DSYNC was refused; readers: all, relaxed: it changes how, not what */
+        no_dsync; /* writers: any queue's thread, once RWF_DSYNC was refused; readers: all, relaxed: it changes how, not
+                   * what */
     int32_t
-        not_durable; /* 0, or the answer of a flush or durable write that failed: all that is to be durable fails since. Writers: who
-                          * saw it; readers: all, relaxed */
+        not_durable; /* 0, or the answer of a flush or durable write that failed: all that is to be durable fails since.
+                          * Writers: who saw it; readers: all, relaxed */
     struct cl_blk_file_info info;
     void *engine; /* the engine's own */
 };
 
-/* -errno of a flush or durable write, which has the flush in it, that failed before: after it nothing can be called durable, since the
- * kernel, or the disk's cache, forgets what it could not write. */
+/* -errno of a flush or durable write, which has the flush in it, that failed before: after it nothing can be called
+ * durable, since the kernel, or the disk's cache, forgets what it could not write. */
 static inline int cl_blk_file_refuses(struct cl_blk_file *f, const struct cl_blk_req *r)
 {
     return r->op == CL_BLK_FLUSH || r->flags & CL_BLK_DURABLE ? cl_load_relaxed(&f->not_durable) : 0;

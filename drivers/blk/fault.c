@@ -1,4 +1,5 @@
-/* See fault.h; how the power or a process ends is in fault_end.c. Requests wait in their queue, in the order of the time at which they are done; poll does them. */
+/* See fault.h; how the power or a process ends is in fault_end.c. Requests wait in their queue, in the order of the
+ * time at which they are done; poll does them. */
 #include "fault_internal.h"
 
 #include <corelane/runtime/clock.h>

@@ -1,7 +1,8 @@
 /* See fault.h: the power goes, or the process ends and the power stays. */
 #include "fault_internal.h"
 
-/* Of what was in flight everything may have happened, in any order: the order in which it is taken here. NULL: nothing is left. */
+/* Of what was in flight everything may have happened, in any order: the order in which it is taken here. NULL: nothing
+ * is left. */
 static struct flight *take_any(struct fault_blk *f, struct queue *q)
 {
     struct flight **at = &q->first;

@@ -1,5 +1,5 @@
-/* The device of fault.h, for the files that are its parts: fault.c serves requests, fault_end.c ends the power or the process.
- * Private to them. All but `blk`, `inner` and `config` is under the lock. */
+/* The device of fault.h, for the files that are its parts: fault.c serves requests, fault_end.c ends the power or the
+ * process. Private to them. All but `blk`, `inner` and `config` is under the lock. */
 #ifndef CORELANE_DRIVERS_BLK_FAULT_INTERNAL_H
 #define CORELANE_DRIVERS_BLK_FAULT_INTERNAL_H
 

@@ -47,9 +47,9 @@ static uint32_t direct_needs(int fd)
 #define GOING_AWAY_NS 1000000000ull /* how long the last user's ring may take to be freed */
 #define LOOK_AGAIN_NS 5000000ull
 
-/* True after a pause if what was refused because of another user is to be tried again. A process that was killed is gone before its
- * ring is: the kernel frees that, and the files registered in it with their locks, in a worker. Whoever starts it anew at once
- * must not be told that it still runs. */
+/* True after a pause if what was refused because of another user is to be tried again. A process that was killed is
+ * gone before its ring is: the kernel frees that, and the files registered in it with their locks, in a worker. Whoever
+ * starts it anew at once must not be told that it still runs. */
 static bool look_again(uint64_t *waited_ns)
 {
     if (*waited_ns >= GOING_AWAY_NS)

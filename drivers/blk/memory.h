@@ -1,7 +1,8 @@
 /* A block device in memory: for tests, for the simulation, and for what need not outlive the process.
  *
- * A request is done within the submit that takes it, by a copy; poll gives it back. What is done is as durable as the device ever
- * makes it: until it is closed. Queues share nothing but the bytes. The memory is zero at first and is touched as it is written.
+ * A request is done within the submit that takes it, by a copy; poll gives it back. What is done is as durable as the
+ * device ever makes it: until it is closed. Queues share nothing but the bytes. The memory is zero at first and is
+ * touched as it is written.
  *
  * Does not deal with: losing anything at a crash (wrap it in a fault device, fault.h), other processes.
  * Tests: tests/drivers/blk/test_blk.py, c/stress.c. */

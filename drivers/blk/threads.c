@@ -55,8 +55,8 @@ struct queue {
 
     /* Workers push (release: the results), the user takes all (acquire). */
     struct cl_blk_req *done CL_ALIGNED(CL_CACHELINE);
-    uint32_t
-        armed; /* writer: the user; readers: workers. Both sides fence between this word and `done`: one sees the other */
+    uint32_t armed; /* writer: the user; readers: workers. Both sides fence between this word and `done`: one sees the
+                * other */
     uint64_t continued; /* RMW, relaxed: a statistic */
     int event_fd;
 };

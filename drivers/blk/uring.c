@@ -171,7 +171,8 @@ static void ring_doorbell(struct cl_blk_file *f, struct cl_uring_ring *r)
 {
     cl_store_release(r->sq_tail, r->tail);
     if (r->sqpoll) {
-        cl_fence_seq_cst(); /* the tail is stored before the flag is read: the kernel sets the flag and then reads the tail */
+        cl_fence_seq_cst(); /* the tail is stored before the flag is read: the kernel sets the flag and then reads the
+                             * tail */
         /* EOWNERDEAD: the kernel's thread has ended. Only then is what it has not taken taken back: behind any other
          * error it may live and take it. */
         if (cl_load_relaxed(r->sq_flags) & IORING_SQ_NEED_WAKEUP &&

@@ -1,11 +1,13 @@
-/* The io_uring engine of the file device (blk_file.h): one ring a queue, by system calls of our own. Not a public header.
+/* The io_uring engine of the file device (blk_file.h): one ring a queue, by system calls of our own. Not a public
+ * header.
  *
  *   uring.c        submission, completion, waiting
  *   uring_call.c   a lone durable write in the calling thread
  *   uring_setup.c  making and freeing rings, registering memory with them, the table of operations
  *
- * Of the kernel's two words for a submission, head and tail, we write the tail with release (it publishes the entries) and read the
- * head with acquire (entries before it may be written again); of the two for completions the other way round.
+ * Of the kernel's two words for a submission, head and tail, we write the tail with release (it publishes the entries)
+ * and read the head with acquire (entries before it may be written again); of the two for completions the other way
+ * round.
  *
  * A ring belongs to the thread that uses its queue, its table of registered memory too. */
 #ifndef CORELANE_DRIVERS_BLK_URING_H

@@ -1,8 +1,8 @@
 /* A lone durable write in the calling thread.
  *
- * By a ring, the second half of a durable write (the flush) is begun by a kernel worker, on the CPU that took the interrupt of the
- * first, and ended by it: two switches there and two back, which a thread that looks for the completion on that CPU waits
- * for. A thread that waits in pwritev2(2) is woken by the interrupts themselves.
+ * By a ring, the second half of a durable write (the flush) is begun by a kernel worker, on the CPU that took the
+ * interrupt of the first, and ended by it: two switches there and two back, which a thread that looks for the
+ * completion on that CPU waits for. A thread that waits in pwritev2(2) is woken by the interrupts themselves.
  *
  * Tests: tests/drivers/blk/c/uring_fake.c, tests/drivers/blk/test_file.py. */
 #include "uring.h"

@@ -1,5 +1,5 @@
-/* What Linux says of a network interface, asked of a netlink socket of the interface's own namespace, from any thread: whether it
- * is still there, and what it dropped. Not for hot paths. */
+/* What Linux says of a network interface, asked of a netlink socket of the interface's own namespace, from any thread:
+ * whether it is still there, and what it dropped. Not for hot paths. */
 #ifndef CORELANE_DRIVERS_LINUX_NETDEV_H
 #define CORELANE_DRIVERS_LINUX_NETDEV_H
 

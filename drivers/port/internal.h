@@ -21,9 +21,9 @@ struct port_counts {
 
 /* One attachment. Constant once published, but for counts, pool, shadows and give_backs (each queue's own).
  *
- * An old one that nobody uses any more is vacated: its rings, its buffers, its descriptors and what it needs of the heap
- * go. Its addresses stay, with private memory behind, since a sibling may still read a park word there, or store to it.
- * So does the object, and the next attachment takes both. So a port has as many as are in use, and one more. */
+ * An old one that nobody uses any more is vacated: its rings, its buffers, its descriptors and what it needs of the
+ * heap go. Its addresses stay, with private memory behind, since a sibling may still read a park word there, or store
+ * to it. So does the object, and the next attachment takes both. So a port has as many as are in use, and one more. */
 struct port_arena {
     struct port_arena *older; /* chain of all; writers: under `lock` (release); readers: kthreads (acquire) */
     struct cl_arena_layout layout;

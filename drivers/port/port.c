@@ -18,8 +18,8 @@ static void rx_sync(struct port *port, unsigned queue, struct port_rx *rx)
     cl_ring_rx_init(&rx->ring, port_slots(now, now->layout.rx_offset, queue, now->layout.rx_slots), &lines->rx_head,
                     now->layout.rx_slots);
     /* Relaxed: whoever still reads the old address wakes the old word; the wake below covers a sleeper on it (a thief
-     * may be running this while the owner sleeps). Not on the first arena, whose word it is already: an owner that looks
-     * for the first time as it parks has just said so there, and a wake would have it say that it runs. */
+     * may be running this while the owner sleeps). Not on the first arena, whose word it is already: an owner that
+     * looks for the first time as it parks has just said so there, and a wake would have it say that it runs. */
     cl_store_relaxed(&port->parkers[queue].word, &lines->park);
     struct cl_parker sleeper = {.word = old_word, .event_fd = -1};
     if (old_word != &lines->park)

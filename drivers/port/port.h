@@ -4,8 +4,8 @@
  *
  *   rx        descriptors out of the ring; the frame stays where the iokernel put it. free() gives the buffer back with
  *             the next sends (two indices ride on a SEND) or in FREE descriptors of three.
- *   tx        a SEND descriptor a frame; send buffers come back when the ring's published head has passed them (a private
- *             shadow of the slots says which). A received frame may be sent as it is.
+ *   tx        a SEND descriptor a frame; send buffers come back when the ring's published head has passed them (a
+ *             private shadow of the slots says which). A received frame may be sent as it is.
  *   doorbell  a bit of the application's word (shm.h) says that the ring has something: an iokernel polls no others. If
  * it may sleep, tx_burst looks at its sleeping flag after a fence
  *             and writes the eventfd if it is set: once in each sleep, by each queue.
@@ -16,17 +16,18 @@
  * path until an iokernel accepts; the new arena is taken over by each queue at its next rx or tx call, by the thread
  * that uses it. Frames of the old arena stay readable until they are given back (`tag` of a frame is the number of its
  * arena): freed they vanish, sent they count as tx_dropped_error. The parker structs keep their address; their `word`
- * changes. Name, MAC and address stay. Once the frames are back and the queues have moved on, nothing of the old arena is
- * left but its addresses, which a later attachment uses again (internal.h).
+ * changes. Name, MAC and address stay. Once the frames are back and the queues have moved on, nothing of the old arena
+ * is left but its addresses, which a later attachment uses again (internal.h).
  *
- * Cores. If ACCEPT says that they are managed, nic->cores is there (corelane/runtime/cores.h, cores.c). The preemption flag and the
- * kthreads' lines of each arena are mapped once more, at addresses that stay for the port's life; between two iokernels
- * private memory is there.
+ * Cores. If ACCEPT says that they are managed, nic->cores is there (corelane/runtime/cores.h, cores.c). The preemption
+ * flag and the kthreads' lines of each arena are mapped once more, at addresses that stay for the port's life; between
+ * two iokernels private memory is there.
  *
  * Threads: queue k's rx side by one thread at a time, its tx side (tx, alloc, free) by one thread at a time, these two
  * may be different. Watcher: one thread a port, which touches no queue.
  *
- * Tests: tests/iokernel/switch/test_switch.py, tests/iokernel/test_reattach.py, tests/iokernel/switch/c/switch_stress.c (TSan). */
+ * Tests: tests/iokernel/switch/test_switch.py, tests/iokernel/test_reattach.py, tests/iokernel/switch/c/switch_stress.c
+ * (TSan). */
 #ifndef CORELANE_DRIVERS_PORT_PORT_H
 #define CORELANE_DRIVERS_PORT_PORT_H
 
@@ -85,23 +86,23 @@ CL_API int cl_port_reattach(struct cl_nic *nic, char *err);
 /* Have the watcher call `counters` some times a second, and the iokernel show what it says. It must not call the port.
  * NULL: no more; when this returns it is not called any more. Any thread. */
 CL_API void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *arg);
-/* The same of the latency of its services: `tell` is called with the part of the arena that is for it (cl_arena_latency), and
- * with how many kthreads that is for. */
+/* The same of the latency of its services: `tell` is called with the part of the arena that is for it
+ * (cl_arena_latency), and with how many kthreads that is for. */
 CL_API void cl_port_publish_latency(struct cl_nic *nic, void (*tell)(void *arg, void *part, uint32_t n_kthreads),
                                     void *arg);
 /* Have the watcher call `ask` when the iokernel passes on that requests are to be traced in another way
  * (CL_RUNTIME_TRACE_..., not checked). As for cl_port_publish. */
 CL_API void cl_port_on_trace(struct cl_nic *nic, void (*ask)(void *arg, uint32_t how), void *arg);
-/* A member of a group is ready, or drains (CL_MEMBER_...). others: and the other members drain from now on. What was said
- * last is said to the next iokernel, too. Returns how many others were told. -ENOTCONN: no iokernel is there, so that it
- * is said later; -EBUSY: another thread is telling it something all the time. Any thread but the watcher. */
+/* A member of a group is ready, or drains (CL_MEMBER_...). others: and the other members drain from now on. What was
+ * said last is said to the next iokernel, too. Returns how many others were told. -ENOTCONN: no iokernel is there, so
+ * that it is said later; -EBUSY: another thread is telling it something all the time. Any thread but the watcher. */
 CL_API int cl_port_say(struct cl_nic *nic, uint32_t state, bool others, char *err);
 /* Ask the iokernel for a deadline, or what became of it (struct cl_control_promise, whose header is filled in).
  * -ENOTCONN: no iokernel is there; -EBUSY as cl_port_say; refused: -code, err its text. Any thread but the watcher. */
 CL_API int cl_port_promise(struct cl_nic *nic, const struct cl_control_promise *ask,
                            struct cl_control_promise_ok *answer, char *err);
-/* Whether all frames were taken out of the rings that were in them when the iokernel answered cl_port_say last, or their
- * iokernel is gone. Any thread. */
+/* Whether all frames were taken out of the rings that were in them when the iokernel answered cl_port_say last, or
+ * their iokernel is gone. Any thread. */
 CL_API bool cl_port_emptied(struct cl_nic *nic);
 /* Whether the iokernel has taken all that was sent, or is gone. Once nobody sends any more. */
 CL_API bool cl_port_flushed(struct cl_nic *nic);

@@ -1,6 +1,6 @@
-/* Questions to the iokernel on the registered connection: one at a time, and without the lock while the answer is waited
- * for, since a stopped iokernel answers only by the timeout. Meanwhile the watcher does not detach, and nobody attaches
- * again, so that the attachment is the same afterwards; port_close ends the wait. */
+/* Questions to the iokernel on the registered connection: one at a time, and without the lock while the answer is
+ * waited for, since a stopped iokernel answers only by the timeout. Meanwhile the watcher does not detach, and nobody
+ * attaches again, so that the attachment is the same afterwards; port_close ends the wait. */
 #include "internal.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* Taking connections from the queue of the control socket: those whose other end has gone are closed, a living one is
  * handed over.
  *
- * Who connects and closes again and again stands in the queue before others. So each of his connections costs a few system
- * calls, and nothing in Python.
+ * Who connects and closes again and again stands in the queue before others. So each of his connections costs a few
+ * system calls, and nothing in Python.
  *
  * Not thread-safe for one listener. Tests: tests/iokernel/control/test_callers.py. */
 #ifndef CORELANE_IOKERNEL_CONTROL_ACCEPT_H
@@ -18,10 +18,10 @@ struct cl_io_caller {
     uint32_t gone; /* how many had gone */
 };
 
-/* Take connections of `listener`, which does not block, up to the first living one, up to `most`, or until the n `callers`
- * are used up. Returns how many callers there are; only the last one may live. error: 0; or the positive errno that ended
- * it, EAGAIN if the queue is empty. drop: close those that had gone with whatever they have sent; false: those that sent
- * something are handed over as if they lived, for there may be descriptors in it. */
+/* Take connections of `listener`, which does not block, up to the first living one, up to `most`, or until the n
+ * `callers` are used up. Returns how many callers there are; only the last one may live. error: 0; or the positive
+ * errno that ended it, EAGAIN if the queue is empty. drop: close those that had gone with whatever they have sent;
+ * false: those that sent something are handed over as if they lived, for there may be descriptors in it. */
 CL_API int cl_io_accept(int listener, bool drop, int most, struct cl_io_caller *callers, int n, int *error);
 // cffi: end
 

@@ -1,11 +1,11 @@
 /* What a kthread had before its cores were managed: scheduling class, nice value and CPUs; and giving it back.
  *
- * A loop binds kthreads to CPUs and demotes those that do not cede. When the iokernel stops, every kthread gets back what
- * it had when it was named (cl_io_give_back), before its application sees the end of its connection. When the iokernel is
- * killed, the application gives it back itself (drivers/port/cores.c). When an application leaves, its threads that live on
- * get it back: the program's own, which it had lent to kthreads (corelane/libos/adopt.h). To leave SCHED_IDLE takes a right: so it is seen to
- * when a kthread is named that the application has it (runtime/scheduling.h), and a kthread that nobody could bring back
- * is not demoted, only moved away.
+ * A loop binds kthreads to CPUs and demotes those that do not cede. When the iokernel stops, every kthread gets back
+ * what it had when it was named (cl_io_give_back), before its application sees the end of its connection. When the
+ * iokernel is killed, the application gives it back itself (drivers/port/cores.c). When an application leaves, its
+ * threads that live on get it back: the program's own, which it had lent to kthreads (corelane/libos/adopt.h). To leave
+ * SCHED_IDLE takes a right: so it is seen to when a kthread is named that the application has it
+ * (runtime/scheduling.h), and a kthread that nobody could bring back is not demoted, only moved away.
  *
  * Tests: tests/iokernel/cores/test_before.py. */
 #include "../state/internal.h"
@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* One that is named in SCHED_IDLE was left so by an iokernel that was killed, unless that is how its whole process runs.
- * Meanwhile it is an ordinary one. */
+/* One that is named in SCHED_IDLE was left so by an iokernel that was killed, unless that is how its whole process
+ * runs. Meanwhile it is an ordinary one. */
 static void leave_idle(const struct io_kthread *k, struct cl_scheduling *before)
 {
     struct cl_scheduling now;

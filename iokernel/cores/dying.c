@@ -1,15 +1,17 @@
 /* Applications that were killed, whose threads exit on a core that is another's by now.
  *
  * The threads of a killed process run to their end in the kernel, and the last one gives back its memory, which takes
- * milliseconds. That may be any of them, on whatever CPU it is woken: the old owner of a core itself, or another one in its
- * place. No signal reaches them. A new owner that sleeps preempts an old one which was demoted as soon as it is woken; one
- * that yield-waits is in line already, and is not switched to before the kernel decides anew, as it does at a tick (4 ms).
+ * milliseconds. That may be any of them, on whatever CPU it is woken: the old owner of a core itself, or another one in
+ * its place. No signal reaches them. A new owner that sleeps preempts an old one which was demoted as soon as it is
+ * woken; one that yield-waits is in line already, and is not switched to before the kernel decides anew, as it does at
+ * a tick (4 ms).
  *
- * So while a new owner does not begin after the step that found the old one dead, or dying, all threads of that process that
- * exit become SCHED_IDLE, and nicer by one, at which the kernel decides anew on the CPU where one of them runs. Should it
- * decide for the same one, since the new owner has had more than its share up to then (not for long: a kthread's slices are
- * short, libos/sched/kthread.c), that is done again after cede_us, MOST_KICKS times. They go on with what the others leave
- * of the CPU. Threads that do not exit are not touched: a nice value cannot be given back without the right to.
+ * So while a new owner does not begin after the step that found the old one dead, or dying, all threads of that process
+ * that exit become SCHED_IDLE, and nicer by one, at which the kernel decides anew on the CPU where one of them runs.
+ * Should it decide for the same one, since the new owner has had more than its share up to then (not for long: a
+ * kthread's slices are short, libos/sched/kthread.c), that is done again after cede_us, MOST_KICKS times. They go on
+ * with what the others leave of the CPU. Threads that do not exit are not touched: a nice value cannot be given back
+ * without the right to.
  *
  * Tests: tests/iokernel/cores/c/dying.c. */
 #include "../state/internal.h"

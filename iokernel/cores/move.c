@@ -272,8 +272,8 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
     io_steer(loop, k->app);
 }
 
-/* A core has arrived that was batch work's, or is so now. What one who is slow to let go of it works for meanwhile is no
- * cost, and what an application can add to it ends there. */
+/* A core has arrived that was batch work's, or is so now. What one who is slow to let go of it works for meanwhile is
+ * no cost, and what an application can add to it ends there. */
 static void note_cost(struct io_loop *loop, const struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;

@@ -1,13 +1,13 @@
-/* Promises: shares of the cores, as core time, that batch work has even beside latency applications that want everything
- * (docs/deadlines.md). How large each is, the controlling thread decides (iokernel/control/promises.py).
+/* Promises: shares of the cores, as core time, that batch work has even beside latency applications that want
+ * everything (docs/deadlines.md). How large each is, the controlling thread decides (iokernel/control/promises.py).
  *
- * What is promised is owed as time passes in which the application could use it, and paid by the core time that it gets,
- * however it gets it. While it is owed a turn's time or more it is guaranteed a core more than the whole cores of its
- * promise, until it is owed nothing. The table says so, in `guaranteed`: so each policy keeps a promise, and beyond that
- * deals as it does without. Where the latency class leaves enough, nothing is ever taken from it.
+ * What is promised is owed as time passes in which the application could use it, and paid by the core time that it
+ * gets, however it gets it. While it is owed a turn's time or more it is guaranteed a core more than the whole cores of
+ * its promise, until it is owed nothing. The table says so, in `guaranteed`: so each policy keeps a promise, and beyond
+ * that deals as it does without. Where the latency class leaves enough, nothing is ever taken from it.
  *
- * Cores that are guaranteed to others are not for promises. Where the others' turns come at the same time, a turn that has
- * begun ends first, and then whoever is owed most begins. A share in C is exact to a turn in the long run.
+ * Cores that are guaranteed to others are not for promises. Where the others' turns come at the same time, a turn that
+ * has begun ends first, and then whoever is owed most begins. A share in C is exact to a turn in the long run.
  *
  * Tests: tests/iokernel/cores/c/promise.c. */
 #include "../state/internal.h"

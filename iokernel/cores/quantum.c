@@ -4,8 +4,8 @@
  * interrupted and has no probes (libos/sched/interrupt.c). Both name what they are for (`quantum_over`), so that what
  * comes after it is not preempted in its place.
  *
- * A kthread has at most one signal of these that its handler has not seen, and gets the next one a quantum after that at
- * the earliest. So one that is kept from running, or blocks the signal, does not have the loop make calls on end.
+ * A kthread has at most one signal of these that its handler has not seen, and gets the next one a quantum after that
+ * at the earliest. So one that is kept from running, or blocks the signal, does not have the loop make calls on end.
  *
  * Tests: tests/iokernel/cores/c/choice.c, tests/libos/sched/c/signalled.c. */
 #include "../state/internal.h"

@@ -1,8 +1,9 @@
 /* Registration and removal, by the controlling thread: everything that allocates or may block. The loops are told by
  * commands (command.c).
  *
- * Removal: every loop forgets the application and says so; only then is its memory unmapped. A loop whose core was taken
- * away does not say so in time: the application is then doomed, keeps its address, and removing it is tried again. */
+ * Removal: every loop forgets the application and says so; only then is its memory unmapped. A loop whose core was
+ * taken away does not say so in time: the application is then doomed, keeps its address, and removing it is tried
+ * again. */
 #include "../switch/members.h"
 
 #include <errno.h>

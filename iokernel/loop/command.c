@@ -1,5 +1,5 @@
-/* Commands from the controlling thread to the loops: a ring a loop, read at the start of a round. A loop takes pointers in
- * and out of its tables and allocates nothing. */
+/* Commands from the controlling thread to the loops: a ring a loop, read at the start of a round. A loop takes pointers
+ * in and out of its tables and allocates nothing. */
 #include "../switch/members.h"
 
 #include <errno.h>

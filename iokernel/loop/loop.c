@@ -1,4 +1,5 @@
-/* The loop: one round (round.c) after the other, on a core of its own. Start reading here; iokernel.h says what a round does. */
+/* The loop: one round (round.c) after the other, on a core of its own. Start reading here; iokernel.h says what a round
+ * does. */
 #include "../state/internal.h"
 
 void *io_loop_main(void *arg)

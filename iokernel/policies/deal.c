@@ -7,17 +7,17 @@
 
 #define SLICE_NS 200000.0 /* of batch work under the policies that are not about it: a move is one per cent of that */
 #define CREDIT_NS 10000000.0 /* ten milliseconds: the jitter of a machine, and no long memory */
-/* Of latency applications under them: turns of 20 us, from one slice behind to one ahead; and what one can fall behind by
- * others' slow moves it makes up for, but keeps no equal waiting for long. */
+/* Of latency applications under them: turns of 20 us, from one slice behind to one ahead; and what one can fall behind
+ * by others' slow moves it makes up for, but keeps no equal waiting for long. */
 #define LATENCY_SLICE_NS 10000.0
 #define LATENCY_CREDIT_NS 200000.0
-/* What a move takes, about. Of two that are as close as that, first the one that has let the CPU go longest ago: it is the one that
- * the kernel runs next where both yield-wait (docs/cores.md), so that no switch is wasted on the other. */
+/* What a move takes, about. Of two that are as close as that, first the one that has let the CPU go longest ago: it is
+ * the one that the kernel runs next where both yield-wait (docs/cores.md), so that no switch is wasted on the other. */
 #define TIE_NS 3000.0
 #define BISECTIONS 64 /* more than enough for the range of a double's exponent that occurs */
 
-/* One that competes. The key of its g-th core (from 0) is lag + (g + 1) * step, less `slice` for a core that it holds; the
- * next core goes to the lowest key. All per unit of weight. */
+/* One that competes. The key of its g-th core (from 0) is lag + (g + 1) * step, less `slice` for a core that it holds;
+ * the next core goes to the lowest key. All per unit of weight. */
 struct claim {
     struct cl_policy_app *app;
     double lag, step, slice, key;
@@ -41,8 +41,9 @@ static void keep_lag(struct cl_policy_app *a, double lag)
     memcpy(&a->memory[3], &lag, sizeof lag);
 }
 
-/* Cores in the middle of a turn on which it is: those that it holds and, of a batch application, those that it was dealt last.
- * A latency application may have them for a while: were the turn over by that, the core would go to another job each time. */
+/* Cores in the middle of a turn on which it is: those that it holds and, of a batch application, those that it was
+ * dealt last. A latency application may have them for a while: were the turn over by that, the core would go to another
+ * job each time. */
 static uint32_t turn_of(const struct cl_policy_app *a)
 {
     return a->kind == CL_POLICY_BATCH ? (uint32_t)cl_max((uint64_t)a->cores, a->memory[1]) : a->cores;

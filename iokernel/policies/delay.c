@@ -2,22 +2,22 @@
  *
  * After Caladan's use of queueing delay (OSDI 2020), with hysteresis on both sides: growing needs the delay
  * above the target, shrinking needs `calm` checks in a row with an idle core and the delay under half of the target. So
- * a target of some microseconds gives the best tail and a target of tens batches the work: fewer moves, more for batch. An
- * application with a deadline has half of that for its target, if it is the shorter one: at the deadline itself it would be
- * too late. What waits for an application without a core only grows older: it gets one at the last check from which a core
- * that moves as moves lately did is there before the target, so a target below the interval means at first sight. And where
- * the first answer took longer than the move, as it does with caches that another has used and cores that are far apart, that
- * is taken off, too; up to a quarter of the target: the rest is not delay but what the application does. A core that nobody
- * wants is given to whoever has anything waiting.
+ * a target of some microseconds gives the best tail and a target of tens batches the work: fewer moves, more for batch.
+ * An application with a deadline has half of that for its target, if it is the shorter one: at the deadline itself it
+ * would be too late. What waits for an application without a core only grows older: it gets one at the last check from
+ * which a core that moves as moves lately did is there before the target, so a target below the interval means at first
+ * sight. And where the first answer took longer than the move, as it does with caches that another has used and cores
+ * that are far apart, that is taken off, too; up to a quarter of the target: the rest is not delay but what the
+ * application does. A core that nobody wants is given to whoever has anything waiting.
  *
  * A core that batch work has costs it a move to and one back. Where these took more of it lately than they may, by the
  * loop's own clock, no core is taken from batch work before the work done has made up for it: the busier an application
  * is, the more requests a move is for. Each then waits longer, by MOST_HELD_NS at most; but not for who asked to have a
  * core in time, by a guarantee or a deadline.
  *
- * params[0]: target in ns (default 10 us). params[1]: calm checks before an idle core goes back (default 1: at once; with
- * more, a core may stand idle beside runnable batch work for that many intervals). params[2]: per cent that moves may take
- * of what latency applications leave to batch work (default 10; from 100 on there is no bound).
+ * params[0]: target in ns (default 10 us). params[1]: calm checks before an idle core goes back (default 1: at once;
+ * with more, a core may stand idle beside runnable batch work for that many intervals). params[2]: per cent that moves
+ * may take of what latency applications leave to batch work (default 10; from 100 on there is no bound).
  * memory[0]: calm checks so far. memory[1] to [3]: deal.h. */
 #include <corelane/iokernel/policy.h>
 

@@ -1,7 +1,8 @@
 /* shenango: one core more for an application in which something was queued at two consecutive checks.
  *
  * After Shenango (NSDI 2019): what waited at the last check and still waits is at least one interval old; a
- * core at a time, and cores without work go back at once. Batch gets the rest. No settings: the interval is the view's. */
+ * core at a time, and cores without work go back at once. Batch gets the rest. No settings: the interval is the
+ * view's. */
 #include <corelane/iokernel/policy.h>
 
 void cl_policy_shenango(const struct cl_policy_view *view, struct cl_policy_app *apps)

@@ -1,5 +1,5 @@
-/* static: each application has what it was guaranteed, for ever, whether it has work or not; what is guaranteed to nobody goes
- * to batch by weight.
+/* static: each application has what it was guaranteed, for ever, whether it has work or not; what is guaranteed to
+ * nobody goes to batch by weight.
  *
  * The baseline: no core that was guaranteed ever moves on account of load. No settings. memory[1] to [3]: deal.h. */
 #include <corelane/iokernel/policy.h>

@@ -75,7 +75,8 @@ static __thread uint64_t armed_for;
 static const int fault_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 #define N_FAULTS (sizeof fault_signals / sizeof *fault_signals)
 
-/* Signals are the process's, and so is what was there before. Written under the lock before our handler is installed. */
+/* Signals are the process's, and so is what was there before. Written under the lock before our handler is
+ * installed. */
 static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool installed;
 static struct sigaction previous[N_FAULTS + 1];

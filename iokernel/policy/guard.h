@@ -6,8 +6,8 @@
  * CPU time of the thread and has the handler read the clock every watch_ns of it, or every tick of the kernel, at which
  * Linux checks such timers. The handler leaves no call at the first signal that finds it late, since the core may have
  * been somebody else's, but has another timer send a second one after limit_ns, and again while the thread has had less
- * than half of that since. So a call is left after two to three of limit_ns and a tick (2 to 6 ms at 250 ticks a second),
- * in which it has the core. The first timer runs from the first call on until
+ * than half of that since. So a call is left after two to three of limit_ns and a tick (2 to 6 ms at 250 ticks a
+ * second), in which it has the core. The first timer runs from the first call on until
  * cl_policy_guard_rest, and sends nothing to a thread that sleeps. Every other such signal goes to the handler that was
  * there before. The jump is sound because a policy allocates nothing and holds no lock: there is nothing that it could
  * leave half done but its own copy of the table, which is thrown away. That is checked before loading (numba.py and

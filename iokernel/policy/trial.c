@@ -117,7 +117,8 @@ static uint32_t inspect(struct trial *t, const struct cl_policy_view *view, cons
     return CL_POLICY_FINE;
 }
 
-/* One table: generated (the memory of its rows kept if asked), called, inspected. *answer is a hash of grants and memory. */
+/* One table: generated (the memory of its rows kept if asked), called, inspected. *answer is a hash of grants and
+ * memory. */
 static uint32_t try_table(struct trial *t, uint64_t seed, uint32_t n, uint32_t n_cores, bool keep_memory,
                           uint64_t *answer)
 {

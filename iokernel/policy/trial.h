@@ -40,8 +40,9 @@ CL_API void cl_policy_generate(uint64_t seed, struct cl_policy_view *view, struc
 CL_API int cl_policy_trial(cl_policy_fn fn, const uint64_t *params, uint64_t seed, uint64_t tables, uint64_t limit_ns,
                            struct cl_policy_verdict *out, char *err);
 
-/* Time of each of `rounds` decisions over n_apps and n_cores through a host of its own: out[rounds], in ns, what reading
- * the clock costs taken off. Tables are generated beforehand; after each decision the cores are as it granted. */
+/* Time of each of `rounds` decisions over n_apps and n_cores through a host of its own: out[rounds], in ns, what
+ * reading the clock costs taken off. Tables are generated beforehand; after each decision the cores are as it
+ * granted. */
 CL_API int cl_policy_measure(const struct cl_policy_setting *setting, uint32_t n_apps, uint32_t n_cores, uint64_t seed,
                              uint32_t rounds, double *out, char *err);
 // cffi: end

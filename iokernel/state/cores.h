@@ -237,8 +237,8 @@ struct io_cores {
      * decision. */
     uint32_t n_promises;
     bool promises;
-    /* How often cl_io_app_deny said something. Writer: controlling thread (release, after what it said); and up to which
-     * of these the last decision knew it, and whether any application was denied then. */
+    /* How often cl_io_app_deny said something. Writer: controlling thread (release, after what it said); and up to
+     * which of these the last decision knew it, and whether any application was denied then. */
     uint32_t denials, denials_seen;
     bool denied;
     struct cl_io_move *log;
@@ -266,7 +266,8 @@ void io_demand_apps(struct io_loop *loop);
 /* quantum.c */
 /* Of a kthread that owns a core, once a decision: whether what it runs has run for a quantum while others wait. */
 void io_check_quantum(struct io_loop *loop, struct io_kthread *k, uint64_t now);
-/* Kthreads whose preemption flag was set for that, and which have polled it: at once, lest others poll it for nothing. */
+/* Kthreads whose preemption flag was set for that, and which have polled it: at once, lest others poll it for
+ * nothing. */
 void io_watch_quanta(struct io_cores *c);
 void io_end_quantum(struct io_cores *c, struct io_kthread *k);
 
@@ -361,8 +362,8 @@ bool io_dying_exits(const struct io_kthread *k);
 void io_before_note(struct io_kthread *k);
 /* Give it back. The loop manages it no more. */
 void io_before_restore(struct io_kthread *k);
-/* Control thread: an application leaves, and no loop knows it any more. Those of its threads that do not exit get it back:
- * they may be the program's own. */
+/* Control thread: an application leaves, and no loop knows it any more. Those of its threads that do not exit get it
+ * back: they may be the program's own. */
 void io_before_leave(const struct cl_io *io, const struct io_app *app);
 
 /* thread.c */

@@ -6,11 +6,13 @@
  * A round of a loop (round.c):
  *
  *   commands    register or remove an application
- *   uplinks     rx_burst -> steer.c: by destination MAC or IPv4 to an application, RSS hash to one of its kthreads, copy
+ *   uplinks     rx_burst -> steer.c: by destination MAC or IPv4 to an application, RSS hash to one of its kthreads,
+ *   copy
  *   loops       frames that other loops handed over
  *   apps        tx rings, round robin, weighted by what a frame costs (limits.c) -> switch.c: check, copy, to a local
  *               application, another loop, or an uplink
- *   uplinks     tx_burst of what was collected; it waits for more for 10 us at most where that spares system calls (nic.h, tx_joins)
+ *   uplinks     tx_burst of what was collected; it waits for more for 10 us at most where that spares system calls
+ *   (nic.h, tx_joins)
  *   wake-ups    of kthreads that parked (wake.c)
  *   idle        spin, then pause, yielding the CPU now and then, then sleep (idle.c)
  *
@@ -303,8 +305,9 @@ CL_API int cl_io_add_uplink(struct cl_io *io, struct cl_nic *nic, bool share_mac
 CL_API int cl_io_start(struct cl_io *io, char *err);
 /* Stop the loops; idempotent. */
 CL_API void cl_io_stop(struct cl_io *io);
-/* Stop the loops for good, and give the kthreads whose cores were managed back the scheduling class, nice value and CPUs
- * that they had when they were named. Before their applications learn of the end: they do the same then. Idempotent. */
+/* Stop the loops for good, and give the kthreads whose cores were managed back the scheduling class, nice value and
+ * CPUs that they had when they were named. Before their applications learn of the end: they do the same then.
+ * Idempotent. */
 CL_API void cl_io_give_back(struct cl_io *io);
 /* Give back, remove all applications, free everything. */
 CL_API void cl_io_delete(struct cl_io *io);
@@ -316,8 +319,9 @@ CL_API int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config
 /* Remove it: its rings are read no more, its memory goes when it, too, lets go. final may be NULL. -EBUSY, -ETIMEDOUT:
  * a loop did not answer; call again later, which does not wait. Its address is taken until then. */
 CL_API int cl_io_app_remove(struct cl_io *io, uint32_t app, struct cl_io_app_final *final, char *err);
-/* A member of a group is ready, or drains (CL_MEMBER_...). When this returns 0, frames that come find it so. Of one that
- * is of no group: nothing. -ENOENT, -EINVAL; -EBUSY, -ETIMEDOUT: its loop did not answer, it is so when that does. */
+/* A member of a group is ready, or drains (CL_MEMBER_...). When this returns 0, frames that come find it so. Of one
+ * that is of no group: nothing. -ENOENT, -EINVAL; -EBUSY, -ETIMEDOUT: its loop did not answer, it is so when that
+ * does. */
 CL_API int cl_io_app_state(struct cl_io *io, uint32_t app, uint32_t state, char *err);
 /* Tell an application that it is to drain, by a word in its arena. -ENOENT. */
 CL_API int cl_io_app_ask_drain(struct cl_io *io, uint32_t app);
@@ -344,9 +348,9 @@ CL_API uint32_t cl_io_mtu(const struct cl_io *io);
 CL_API int cl_io_app_threads(struct cl_io *io, uint32_t app, int32_t pid, const int32_t *tids, uint32_t n,
                              int32_t signal, char *err);
 /* Promise an application a share of the cores of its loop, in millionths of a core, from now on; 0: none. It has that
- * core time whenever it has work, whatever else wants it and whatever policy decides, as far as the cores are guaranteed to
- * nobody (iokernel/cores/promise.c). The caller sees to it that no more is promised than there is. -ENOENT; -EINVAL: more
- * than its maximum, or cores are not managed. The loops do not wait. */
+ * core time whenever it has work, whatever else wants it and whatever policy decides, as far as the cores are
+ * guaranteed to nobody (iokernel/cores/promise.c). The caller sees to it that no more is promised than there is.
+ * -ENOENT; -EINVAL: more than its maximum, or cores are not managed. The loops do not wait. */
 CL_API int cl_io_app_promise(struct cl_io *io, uint32_t app, uint32_t share_ppm);
 /* Have an application go last from now on, or no longer: it has only what nobody else can use, and a turn now and then
  * (iokernel/cores/denied.c). -ENOENT; -EINVAL: cores are not managed. The loops do not wait. */

@@ -1,9 +1,9 @@
 /* Token buckets, and what frames cost when applications take turns.
  *
- * Bucket: tokens in units of 1/2^16 grow at a fixed rate up to the burst. It is open from `need` tokens on: one for frames;
- * any for bytes, where it may go below zero by one frame, which is then paid back, so that a frame longer than what is
- * left is neither refused for ever nor free. No division in the hot path. Time is passed in. (The usual construction;
- * RFC 2697 describes such a meter.)
+ * Bucket: tokens in units of 1/2^16 grow at a fixed rate up to the burst. It is open from `need` tokens on: one for
+ * frames; any for bytes, where it may go below zero by one frame, which is then paid back, so that a frame longer than
+ * what is left is neither refused for ever nor free. No division in the hot path. Time is passed in. (The usual
+ * construction; RFC 2697 describes such a meter.)
  *
  * Turns: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995), with the work that a frame makes for the loop in
  * place of its length: a neighbour that floods is kept to its share of the loop's time, whatever it sends. */

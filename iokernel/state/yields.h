@@ -1,10 +1,10 @@
 /* When a loop that is idle and adaptive yields its CPU to whom else the kernel has for it.
  *
- * Who shares the CPU, such as the kernel's own clients of a tap, would wait for the end of the loop's slice. So the loop
- * yields now and then, each IO_YIELD_NS. A yield that lasts has let somebody run: for a while after that more are
+ * Who shares the CPU, such as the kernel's own clients of a tap, would wait for the end of the loop's slice. So the
+ * loop yields now and then, each IO_YIELD_NS. A yield that lasts has let somebody run: for a while after that more are
  * expected, and the loop yields at once when a round has done something, which may have woken them, and again when
- * somebody has just run. While yields find nobody, each comes IO_YIELD_GROWTH times as long after the one before: a yield
- * that finds nobody is a system call for nothing, and of a loop that polls there are a thousand such rounds in a
+ * somebody has just run. While yields find nobody, each comes IO_YIELD_GROWTH times as long after the one before: a
+ * yield that finds nobody is a system call for nothing, and of a loop that polls there are a thousand such rounds in a
  * millisecond.
  *
  * Who keeps the CPU for long has work enough, and is left alone for some time: a loop that sleeps gets the CPU sooner.

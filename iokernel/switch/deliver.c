@@ -191,8 +191,8 @@ static void flush(struct io_loop *loop, struct io_uplink *u)
     note_staged(loop);
 }
 
-/* While somebody who sends there has had his turn and has more, frames are gathered for a NIC that takes several by one system call:
- * that lasts as long as several turns. */
+/* While somebody who sends there has had his turn and has more, frames are gathered for a NIC that takes several by one
+ * system call: that lasts as long as several turns. */
 static inline bool wait_for_more(struct io_loop *loop, uint32_t i)
 {
     struct io_uplink *u = &loop->uplinks[i];

@@ -18,8 +18,8 @@
  * takes connections from then on; then those that had it, one after the other. Who knows nothing of the connection
  * sends the segment back as it came, and the next one is asked. When nobody knows it, the slot's member gets it again,
  * and is not asked: it resets it. So there is no table of flows, which strangers could fill: 2 bytes a slot, and for
- * each buffer that a member holds what was asked about it. The price is a hop more for each segment of a connection that
- * is older than the change, and that a member which hangs holds those up that asked it before. Segments that are
+ * each buffer that a member holds what was asked about it. The price is a hop more for each segment of a connection
+ * that is older than the change, and that a member which hangs holds those up that asked it before. Segments that are
  * nobody's cost as many hops as a slot had members; each is of somebody's turn (switch.c). Daisy chaining: Olteanu and
  * others, Stateless Datacenter Load-balancing with Beamer, 2018.
  *

@@ -1,8 +1,9 @@
 /* Frames that come in from uplinks and from other loops, and ARP.
  *
  * Steering: by destination MAC; under a shared MAC by IPv4 destination (or ARP target). Then the RSS hash chooses the
- * kthread (deliver.c). The iokernel answers ARP for its applications: to the outside, and to each other (switch.c). Announcements
- * (sender = target, RFC 5227) are passed on to all; other requests of strangers for strangers are dropped as not ours.
+ * kthread (deliver.c). The iokernel answers ARP for its applications: to the outside, and to each other (switch.c).
+ * Announcements (sender = target, RFC 5227) are passed on to all; other requests of strangers for strangers are dropped
+ * as not ours.
  *
  * What comes from an uplink with a local source is dropped, before anything is learned from it. */
 #include "kind.h"

@@ -1,15 +1,17 @@
 /* Frames from applications: check, then on to a local application, another loop or an uplink.
  *
- * Nothing in an arena is believed: descriptors are copied before they are looked at (ring.h), indices and lengths checked
- * on the copy, and the first 64 bytes of a frame copied before its addresses are checked (deliver.c delivers that copy).
+ * Nothing in an arena is believed: descriptors are copied before they are looked at (ring.h), indices and lengths
+ * checked on the copy, and the first 64 bytes of a frame copied before its addresses are checked (deliver.c delivers
+ * that copy).
  *
  * Who has frames: doorbell.h.
  *
  * Turns. Each application with frames gets a quantum of work a round (limits.h), shorter while other sources have work,
- * so that the wait behind a neighbour's turn is bounded by some 8 small frames, whatever the neighbour does, and by 2 once
- * the neighbour has had more to send than it may for 10 ms while somebody else has not. To an uplink that takes several frames by
- * one system call (nic.h, tx_joins) frames wait for others of such a neighbour's for 10 us at most. What it may not send yet stays
- * in its ring: that is its back-pressure. A frame that ends in a drop is charged, too. */
+ * so that the wait behind a neighbour's turn is bounded by some 8 small frames, whatever the neighbour does, and by 2
+ * once the neighbour has had more to send than it may for 10 ms while somebody else has not. To an uplink that takes
+ * several frames by one system call (nic.h, tx_joins) frames wait for others of such a neighbour's for 10 us at most.
+ * What it may not send yet stays in its ring: that is its back-pressure. A frame that ends in a drop is charged,
+ * too. */
 #include "doorbell.h"
 #include "kind.h"
 

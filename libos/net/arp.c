@@ -119,8 +119,8 @@ void cl_arp_input(struct cl_arp_cache *cache, const struct cl_net_self *self, co
     cl_spin_unlock(&cache->lock);
 }
 
-/* Let a frame wait; the neighbour's oldest gives way (RFC 1122, section 2.3.2.2: keep at least the latest), or the frame,
- * if too many wait for others. */
+/* Let a frame wait; the neighbour's oldest gives way (RFC 1122, section 2.3.2.2: keep at least the latest), or the
+ * frame, if too many wait for others. */
 static void hold(struct cl_arp_cache *cache, struct cl_arp_entry *e, const struct cl_frame *held,
                  struct cl_frame *evicted, bool *dropped)
 {

@@ -5,8 +5,8 @@
  * anything; announcements and conflict detection with one defence in 10 s (RFC 5227,
  * sections 2.3 and 2.4); retries at most once a second (RFC 1122, section 2.3.2.1), at most CL_ARP_TRIES of them;
  * entries are asked about again by unicast when they near their age limit; static entries; CL_ARP_HELD frames wait for
- * each unresolved neighbour, as many as open connections at one time as a rule, and CL_ARP_HELD_ALL for all of them, since
- * they are buffers of the NIC; of one neighbour's the oldest gives way.
+ * each unresolved neighbour, as many as open connections at one time as a rule, and CL_ARP_HELD_ALL for all of them,
+ * since they are buffers of the NIC; of one neighbour's the oldest gives way.
  * Not implemented: probing before an address is taken (it is given by the iokernel, the device or the user), proxy ARP,
  * RARP.
  *

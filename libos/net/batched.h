@@ -9,12 +9,12 @@
  * them makes one batch, and a batch takes so long that the lock is nothing.
  *
  * Requests are due when a batch is full, when the oldest has waited as long as it may, or when it has to begin to be in
- * time; where nobody is to wait (wait_ticks 0), always. What is due counts as pending with every kthread, and whoever is
- * free first takes a batch of all that wait. While they wait nothing is pending, and the kthread may sleep: a timer makes
- * them due. The iokernel is shown what is due, at the kthread that received it (cl_netq_note_inbox).
+ * time; where nobody is to wait (wait_ticks 0), always. What is due counts as pending with every kthread, and whoever
+ * is free first takes a batch of all that wait. While they wait nothing is pending, and the kthread may sleep: a timer
+ * makes them due. The iokernel is shown what is due, at the kthread that received it (cl_netq_note_inbox).
  *
- * When a request came is what its NIC says (nic.h, rx_stamped). Where it says nothing, those that a kthread finds after a
- * batch came at equal distances since that began: it could not look meanwhile.
+ * When a request came is what its NIC says (nic.h, rx_stamped). Where it says nothing, those that a kthread finds after
+ * a batch came at equal distances since that began: it could not look meanwhile.
  *
  * Tests: tests/libos/handlers/test_batched.py. */
 #ifndef CORELANE_LIBOS_NET_BATCHED_H
@@ -56,8 +56,8 @@ struct cl_batches {
 
 /* Owner: put a request, which it takes; what finds no room is dropped here. */
 void cl_batched_put(struct cl_netq *q, struct cl_batched *b, const struct cl_rx_item *item, uint64_t since);
-/* Take the next batch, of the queue whose oldest request has the least time left, and drop who comes too late. Returns how
- * many, into items (CL_UDP_BURST); 0: nothing is due any more. *of: whose. */
+/* Take the next batch, of the queue whose oldest request has the least time left, and drop who comes too late. Returns
+ * how many, into items (CL_UDP_BURST); 0: nothing is due any more. *of: whose. */
 unsigned cl_batched_take(struct cl_netq *q, struct cl_rx_item *items, struct cl_batched **of);
 /* A batch of n took so many ticks, from when it was taken until its answers were out. */
 void cl_batched_took(struct cl_batched *b, unsigned n, uint64_t ticks);
@@ -65,7 +65,8 @@ void cl_batched_took(struct cl_batched *b, unsigned n, uint64_t ticks);
 /* Whose requests wait together. -EINVAL, -ENOSPC, -ENOMEM, -EADDRINUSE with a reason in err. */
 int cl_udp_bind_batched(struct cl_netif *nif, uint16_t port, cl_udp_burst_handler fn, void *arg, bool foreign,
                         const struct cl_udp_batching *how, char err[256]);
-/* Another rule from now on; those that wait are due. -EINVAL with a reason; -ENOENT: none of that port waits so. Any thread. */
+/* Another rule from now on; those that wait are due. -EINVAL with a reason; -ENOENT: none of that port waits so. Any
+ * thread. */
 int cl_batched_set(struct cl_netif *nif, uint16_t port, const struct cl_udp_batching *how, char err[256]);
 /* What is known of a handler's batches. -ENOENT: none of that port waits so. */
 int cl_batched_profile(const struct cl_netif *nif, uint16_t port, struct cl_udp_batch_profile *out);

@@ -1,18 +1,18 @@
 /* Memory of bytes: chunks of one size from one pool per application, for what outlives a burst.
  *
- * A received frame lies in a buffer of the NIC. Those are one pool for everybody's frames, so nothing that may wait long
- * keeps one: what waits for a reader is copied into chunks. The pool has a bound in bytes. Whoever finds it used up is
- * refused, and that is counted.
+ * A received frame lies in a buffer of the NIC. Those are one pool for everybody's frames, so nothing that may wait
+ * long keeps one: what waits for a reader is copied into chunks. The pool has a bound in bytes. Whoever finds it used
+ * up is refused, and that is counted.
  *
- * Each kthread has a cache of free chunks (runtime/pool.h), at most half of the pool in all caches together: so close to
- * the bound one kthread may be refused while another still has some. Memory that was never needed is never touched; of
- * what will be needed next kthreads fetch the pages while they have nothing to do, the more the more is in use, and up to
- * CL_CHUNKS_AHEAD of the pool (runtime/ahead.h). So strangers who make many connections hold chunks for the first time
- * delay nobody.
+ * Each kthread has a cache of free chunks (runtime/pool.h), at most half of the pool in all caches together: so close
+ * to the bound one kthread may be refused while another still has some. Memory that was never needed is never touched;
+ * of what will be needed next kthreads fetch the pages while they have nothing to do, the more the more is in use, and
+ * up to CL_CHUNKS_AHEAD of the pool (runtime/ahead.h). So strangers who make many connections hold chunks for the first
+ * time delay nobody.
  *
- * A chunk may stand for memory of another owner, so that nothing is copied: `bytes` points there, and `data` begins with
- * a struct cl_chunk_owner, which hears when the chunk is given back. Whoever reads goes by `bytes`; only chunks of their
- * own are written to.
+ * A chunk may stand for memory of another owner, so that nothing is copied: `bytes` points there, and `data` begins
+ * with a struct cl_chunk_owner, which hears when the chunk is given back. Whoever reads goes by `bytes`; only chunks of
+ * their own are written to.
  *
  * Threads: a kthread's calls name its own cache; any kthread may put what another got. Counters: writer the kthread,
  * readers anybody. Invariant: taken - given, over all kthreads and holders, is what is out. */
@@ -59,8 +59,8 @@ struct cl_chunks;
 struct cl_chunks *cl_chunks_new(uint64_t bytes, unsigned n_kthreads);
 void cl_chunks_delete(struct cl_chunks *c);
 
-/* Copy `len` bytes into a chain, for a holder (CL_CHUNKS_...), through the cache of `kthread`. NULL: refused. A chain of
- * 0 bytes is one empty chunk. */
+/* Copy `len` bytes into a chain, for a holder (CL_CHUNKS_...), through the cache of `kthread`. NULL: refused. A chain
+ * of 0 bytes is one empty chunk. */
 struct cl_chunk *cl_chunks_copy(struct cl_chunks *c, unsigned kthread, unsigned holder, const void *data, uint32_t len);
 /* One empty chunk. NULL: refused. */
 struct cl_chunk *cl_chunks_get(struct cl_chunks *c, unsigned kthread, unsigned holder);

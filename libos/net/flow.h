@@ -8,20 +8,20 @@
  *       |                           +--------- release ---------------------|------+
  *       +------------------------------------- release, nothing is left ----+
  *
- * A flow that is READY stands in exactly one ready queue (ready.h), or is in the hands of the one who is about to put it
- * there or has just taken it out. Thieves take ready flows from there, never single frames. Whoever has taken one out
- * holds it: runs its callback alone, on a bounded number of what has come, and releases it, which puts it at the end of
- * its own ready queue if there is more. A holder may block in the middle, and may end on another kthread; the flow stays
- * RUNNING, and what comes meanwhile waits for it, on whatever kthread that is put.
+ * A flow that is READY stands in exactly one ready queue (ready.h), or is in the hands of the one who is about to put
+ * it there or has just taken it out. Thieves take ready flows from there, never single frames. Whoever has taken one
+ * out holds it: runs its callback alone, on a bounded number of what has come, and releases it, which puts it at the
+ * end of its own ready queue if there is more. A holder may block in the middle, and may end on another kthread; the
+ * flow stays RUNNING, and what comes meanwhile waits for it, on whatever kthread that is put.
  *
- * No kthread owns a flow. The one at whose queue its frames come is where it becomes ready, and as a rule where it runs;
- * that is a habit and promises nothing. Whoever has a frame of it finds it in the table (flow_table.h). A connection may
- * have a home, the kthread of the thread that waits for it: whoever makes it ready elsewhere puts it into that one's ready
- * queue, whole, and wakes it. That, too, is a habit: siblings take it from there as any other.
+ * No kthread owns a flow. The one at whose queue its frames come is where it becomes ready, and as a rule where it
+ * runs; that is a habit and promises nothing. Whoever has a frame of it finds it in the table (flow_table.h). A
+ * connection may have a home, the kthread of the thread that waits for it: whoever makes it ready elsewhere puts it
+ * into that one's ready queue, whole, and wakes it. That, too, is a habit: siblings take it from there as any other.
  *
- * Everything in a flow but `next_ready`, `taken` and `home` is guarded by the lock of its bucket in the table. That one lock is
- * taken once for a frame (find, append, wake), and twice for a turn of up to CL_FLOW_BURST of them. The sections have
- * some ten instructions, call nothing and are not interrupted (spin.h).
+ * Everything in a flow but `next_ready`, `taken` and `home` is guarded by the lock of its bucket in the table. That one
+ * lock is taken once for a frame (find, append, wake), and twice for a turn of up to CL_FLOW_BURST of them. The
+ * sections have some ten instructions, call nothing and are not interrupted (spin.h).
  *
  * A user that keeps flows while they are idle (a TCP connection) leaves them in the table, and wakes them for other
  * reasons than frames, too: a timer, a write. AGAIN has no frame then.

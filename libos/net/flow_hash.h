@@ -1,11 +1,12 @@
 /* Which flow a frame is of, and a hash of that which a peer cannot foresee.
  *
  * The hash is SipHash-1-3 (Aumasson and Bernstein, INDOCRYPT 2012) over 13 bytes: the two ends of the flow, the smaller
- * one first, and the protocol. A table's hash is never told to anybody, so its fewer rounds are enough, as in the tables of
- * Linux; what leaves in a packet (sequence numbers, cookies) is of SipHash-2-4. So both directions of a flow have one hash. The key is the runtime's own and secret.
- * Without it nobody can choose addresses and ports that meet in one bucket of a table, or at one kthread, better than
- * by chance; nor at one of several sockets that share a port (ports.c). A NIC's RSS hash promises nothing of the kind:
- * its key is known, or found out. So it decides only which queue a frame comes by, and nothing here relies on that.
+ * one first, and the protocol. A table's hash is never told to anybody, so its fewer rounds are enough, as in the
+ * tables of Linux; what leaves in a packet (sequence numbers, cookies) is of SipHash-2-4. So both directions of a flow
+ * have one hash. The key is the runtime's own and secret. Without it nobody can choose addresses and ports that meet in
+ * one bucket of a table, or at one kthread, better than by chance; nor at one of several sockets that share a port
+ * (ports.c). A NIC's RSS hash promises nothing of the kind: its key is known, or found out. So it decides only which
+ * queue a frame comes by, and nothing here relies on that.
  *
  * Tests: tests/libos/net/test_flow_hash.py (against the definition, symmetry, spread, what the key changes). */
 #ifndef CORELANE_LIBOS_NET_FLOW_HASH_H
@@ -60,8 +61,8 @@ static inline void cl_sip_word(struct cl_sip *s, uint64_t word, unsigned rounds)
     s->v0 ^= word;
 }
 
-/* SipHash of a message of two words, the last of which has the length in its top byte: `each` rounds a word and `at_end`
- * more. */
+/* SipHash of a message of two words, the last of which has the length in its top byte: `each` rounds a word and
+ * `at_end` more. */
 static CL_ALWAYS_INLINE uint64_t cl_sip_rounds(const struct cl_flow_secret *secret, uint64_t first, uint64_t last,
                                                unsigned each, unsigned at_end)
 {
@@ -81,8 +82,8 @@ static inline uint64_t cl_sip_two(const struct cl_flow_secret *secret, uint64_t 
     return cl_sip_rounds(secret, first, last, 2, 4);
 }
 
-/* The hash of a flow as its frames name it when they come in: of the first 15 bytes of the key as they lie in memory, and a
- * protocol is one byte. It saves cl_flow_hash's order of the ends. */
+/* The hash of a flow as its frames name it when they come in: of the first 15 bytes of the key as they lie in memory,
+ * and a protocol is one byte. It saves cl_flow_hash's order of the ends. */
 static CL_ALWAYS_INLINE uint64_t cl_flow_hash_in(const struct cl_flow_secret *secret, const struct cl_flow_key *key)
 {
     uint64_t first = cl_get64(key), last = cl_get64(&key->peer_port_be);

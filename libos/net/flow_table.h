@@ -1,8 +1,8 @@
 /* Flows by their keys: buckets with a lock each, which also guards the flows in them (flow.h).
  *
- * Any kthread finds, enters and removes; where there is one alone, it does without the locks. There is no look-up without the lock: a frame is appended to what it finds,
- * and needs the bucket's line for itself anyway. As many buckets as flows may exist, so that chains are short; the
- * secret hash keeps a peer from making one long. */
+ * Any kthread finds, enters and removes; where there is one alone, it does without the locks. There is no look-up
+ * without the lock: a frame is appended to what it finds, and needs the bucket's line for itself anyway. As many
+ * buckets as flows may exist, so that chains are short; the secret hash keeps a peer from making one long. */
 #ifndef CORELANE_LIBOS_NET_FLOW_TABLE_H
 #define CORELANE_LIBOS_NET_FLOW_TABLE_H
 

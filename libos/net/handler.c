@@ -9,8 +9,8 @@
 
 #define FLOW_TURNS 32    /* of flows before the loop looks at the NIC: one that always has more keeps nobody from it */
 #define PREPARE_BEFORE 4 /* replies: their headers take the 50 ns that cl_nic_prepare wants */
-/* Where a doorbell is a system call of some 1 to 1.5 us: a request that takes longer than this, its doorbell not counted, is
- * slow. Answers shall not wait for slow ones: after one, so many requests are answered one by one. */
+/* Where a doorbell is a system call of some 1 to 1.5 us: a request that takes longer than this, its doorbell not
+ * counted, is slow. Answers shall not wait for slow ones: after one, so many requests are answered one by one. */
 #define SLOW_US 2
 #define ALONE 64
 
@@ -92,8 +92,8 @@ static inline void open_request(struct cl_udp_req *req, const struct cl_rx_item 
     req->rx = item->frame;
 }
 
-/* A reply to ourselves comes from the address that was asked, which may be one of 127.0.0.0/8. If as many wait as may, it
- * is dropped and counted. */
+/* A reply to ourselves comes from the address that was asked, which may be one of 127.0.0.0/8. If as many wait as may,
+ * it is dropped and counted. */
 static CL_NOINLINE void send_looped(struct cl_netq *q, struct cl_udp_req *req, int64_t len)
 {
     struct cl_netif *nif = q->nif;
@@ -215,9 +215,9 @@ CL_NOINLINE void cl_netq_pace(struct cl_netq *q, struct cl_pace *p, bool more)
         q->flush_at = q->alone == 0 && (more || cl_netq_waiting(q)) ? CL_NETQ_TX : 1;
 }
 
-/* Turns of flows, from the first in the ready queue on: of one whose datagrams are handled one after the other, a bounded
- * number, or of connections. *turns counts them down. A handler may block, and the flow is held meanwhile. False: no flow
- * is ready. */
+/* Turns of flows, from the first in the ready queue on: of one whose datagrams are handled one after the other, a
+ * bounded number, or of connections. *turns counts them down. A handler may block, and the flow is held meanwhile.
+ * False: no flow is ready. */
 static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_running *running,
                                  struct cl_pace *at, unsigned *turns)
 {

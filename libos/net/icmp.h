@@ -2,10 +2,10 @@
  *
  * Implemented: RFC 792 echo and echo reply (identifier, sequence and data returned as they came); destination
  * unreachable, code 3, with the offending header and 8 bytes, limited to a rate, and never about an ICMP message, a
- * broadcast or a fragment (RFC 1122, section 3.2.2). Errors that come (destination unreachable, time exceeded, parameter
- * problem) are told to the connected socket that has sent such a datagram, once, by errno: ports and addresses of the
- * header that they quote must be those of the socket (RFC 1122, section 4.1.3.3; RFC 5927, section 4). Those about
- * segments go to their connection (tcp/path.c).
+ * broadcast or a fragment (RFC 1122, section 3.2.2). Errors that come (destination unreachable, time exceeded,
+ * parameter problem) are told to the connected socket that has sent such a datagram, once, by errno: ports and
+ * addresses of the header that they quote must be those of the socket (RFC 1122, section 4.1.3.3; RFC 5927, section 4).
+ * Those about segments go to their connection (tcp/path.c).
  * Not implemented: sending echo requests, redirects, source quench (RFC 6633), timestamp; path MTU discovery for
  * datagrams beyond the errno; errors about datagrams of sockets that are not connected, and about segments of no
  * connection, which are counted (icmp_error) and dropped. */

@@ -1,13 +1,13 @@
 /* Loopback: frames to our own address, or to 127.0.0.0/8 (RFC 1122, section 3.2.1.3 (g)), never reach the NIC.
  *
- * They wait at the kthread that sent them and come in with its next poll, before the NIC's, through the parser's way for
- * them (cl_rx_parse_looped) into inboxes and sockets as all others do. So a handler that sends to itself does not recurse,
- * and a sibling takes them if the kthread is away. Their buffers are the NIC's, and go back to it when they are done with:
- * CL_NETQ_LOOP of a kthread at most, and what is more is refused and counted (tx_dropped_loop).
+ * They wait at the kthread that sent them and come in with its next poll, before the NIC's, through the parser's way
+ * for them (cl_rx_parse_looped) into inboxes and sockets as all others do. So a handler that sends to itself does not
+ * recurse, and a sibling takes them if the kthread is away. Their buffers are the NIC's, and go back to it when they
+ * are done with: CL_NETQ_LOOP of a kthread at most, and what is more is refused and counted (tx_dropped_loop).
  *
  * What is for an ordered handler does not wait there. A sender that changes its kthread would leave older frames of its
- * flow behind at the one, and be overtaken by those at the other. It is put into its flow as it is sent, so the flow has
- * the sender's order (ordered.h), with its bounds and reasons for drops. */
+ * flow behind at the one, and be overtaken by those at the other. It is put into its flow as it is sent, so the flow
+ * has the sender's order (ordered.h), with its bounds and reasons for drops. */
 #include "netif.h"
 
 #include <errno.h>

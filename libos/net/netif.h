@@ -119,8 +119,8 @@ struct cl_netq {
     uint32_t n_stash;
     uint32_t stash_steering; /* of these frames (order.c) */
     struct cl_frame stash[CL_NETQ_STASH];
-    /* Frames that this kthread sent to our own address (loop.c): owner and thieves, under loop_lock. n_loop is also read
-     * without it. */
+    /* Frames that this kthread sent to our own address (loop.c): owner and thieves, under loop_lock. n_loop is also
+     * read without it. */
     struct cl_spin loop_lock CL_ALIGNED(CL_CACHELINE);
     uint32_t loop_head, n_loop;
     struct cl_frame loop[CL_NETQ_LOOP];
@@ -182,15 +182,15 @@ struct cl_connections {
     /* Put a segment into the flow of its connection, and take the frame; as cl_ordered_put. False: it is of none. */
     bool (*put)(struct cl_netq *q, const struct cl_frame *frame, const struct cl_rx_info *info, uint64_t rx_tsc,
                 struct cl_ready_list *woken);
-    /* Write an answer, which is no reset, to a segment that is of none, into out (CL_TCP_ANSWER_MOST bytes). Returns the
-     * length of the frame; 0: there is none. */
+    /* Write an answer, which is no reset, to a segment that is of none, into out (CL_TCP_ANSWER_MOST bytes). Returns
+     * the length of the frame; 0: there is none. */
     unsigned (*answer)(struct cl_netq *q, const uint8_t *frame, const struct cl_rx_info *info, uint8_t *out);
     /* Put an ICMP error about a segment into the flow of its connection, and take the frame; as `put`. */
     bool (*complain)(struct cl_netq *q, const struct cl_rx_item *item, const struct cl_icmp_about *about,
                      struct cl_ready_list *woken);
     /* A turn of a flow that was taken out of the ready queue of the calling kthread, and of those behind it, as long as
-     * they are connections, nothing waits in the inbox and *turns, which counts down, is not 0. The caller has paced the
-     * first (cl_netq_pace); each is a request. Returns a flow that it has taken out and not run, or NULL. */
+     * they are connections, nothing waits in the inbox and *turns, which counts down, is not 0. The caller has paced
+     * the first (cl_netq_pace); each is a request. Returns a flow that it has taken out and not run, or NULL. */
     struct cl_flow *(*run)(struct cl_netif *nif, struct cl_flow *f, struct cl_pace *at, unsigned *turns);
     /* As cl_chunks_fetch, of connections. */
     bool (*fetch)(struct cl_netif *nif);
@@ -250,8 +250,8 @@ struct cl_netif {
 /* New interface on `nic`, with n kthreads. -errno with a reason. */
 int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix, uint32_t gateway, uint64_t chunk_bytes,
                  struct cl_netif **out, char *err);
-/* The secret of its hashes, before anything is bound or opened: of a seed, so that a run can be repeated, or (seed 0) of the
- * kernel's random numbers. -EIO: it has none. */
+/* The secret of its hashes, before anything is bound or opened: of a seed, so that a run can be repeated, or (seed 0)
+ * of the kernel's random numbers. -EIO: it has none. */
 int cl_netif_seed(struct cl_netif *nif, uint64_t seed);
 /* Free everything but the NIC. No kthread runs. */
 void cl_netif_delete(struct cl_netif *nif);
@@ -307,8 +307,8 @@ void cl_order_receive(struct cl_order *o, struct cl_netq *victim);
 /* Whether frames wait in a queue whose lock is held. They may be in its stash then. */
 bool cl_order_look(struct cl_netq *q);
 
-/* A frame is next: the lines behind those that its NIC has sent for. Where many frames follow each other, each at another
- * place, the hardware's own prefetcher begins anew for each. */
+/* A frame is next: the lines behind those that its NIC has sent for. Where many frames follow each other, each at
+ * another place, the hardware's own prefetcher begins anew for each. */
 #define CL_NETQ_AHEAD 2048
 static inline void cl_netq_fetch_frame(const struct cl_frame *f)
 {
@@ -326,10 +326,10 @@ void cl_netq_arp_timer(struct cl_timer *timer, void *arg);
 void cl_netq_arp_request(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac);
 /* Send an ARP reply to a request, or (request NULL) announce our address. */
 bool cl_netq_arp_reply(struct cl_netq *q, const struct cl_arp *request);
-/* Send a frame whose headers are complete but for the destination MAC. Takes the frame. now_ns: the scheduler's time, or
- * what the caller read of it a moment ago. asker: NULL, or the MAC from which the frame came that this one answers, where
- * the answer may go while ARP is still asked for a better one. -EHOSTUNREACH: no route; -ENOBUFS: to ourselves, and as many
- * wait as may. */
+/* Send a frame whose headers are complete but for the destination MAC. Takes the frame. now_ns: the scheduler's time,
+ * or what the caller read of it a moment ago. asker: NULL, or the MAC from which the frame came that this one answers,
+ * where the answer may go while ARP is still asked for a better one. -EHOSTUNREACH: no route; -ENOBUFS: to ourselves,
+ * and as many wait as may. */
 int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint64_t now_ns, const uint8_t *asker);
 
 /* loop.c. A frame to our own address: it comes in again, on this kthread as a rule. Takes it. -ENOBUFS: as many wait as
@@ -344,8 +344,8 @@ int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn,
                          const struct cl_udp_types *types, uint16_t first_type);
 int cl_udp_publish_batched(struct cl_netif *nif, uint16_t port, cl_udp_burst_handler fn, void *arg, bool foreign,
                            struct cl_batched *batched);
-/* A socket with a queue gets its port, alone or with others. The queue is the socket's then, or that of the one that it is
- * recycled from stays (cl_udp_queue_take_over). */
+/* A socket with a queue gets its port, alone or with others. The queue is the socket's then, or that of the one that it
+ * is recycled from stays (cl_udp_queue_take_over). */
 int cl_udp_publish_queue(struct cl_netif *nif, uint16_t port, bool shared, struct cl_udp_queue *queue,
                          struct cl_udp_socket **out);
 /* Under table_lock: the port is no longer its own. */
@@ -476,8 +476,8 @@ static inline bool cl_netif_running(const struct cl_netif *nif)
     return cl_load_relaxed(&nif->running) != 0;
 }
 
-/* The inbox of q has changed, or what waits apart, or its queues by type, or its flows, which are exported as a part of it. Relaxed: see
- * cl_signals; a thief's store may come late, the owner's before it sleeps is right. */
+/* The inbox of q has changed, or what waits apart, or its queues by type, or its flows, which are exported as a part of
+ * it. Relaxed: see cl_signals; a thief's store may come late, the owner's before it sleeps is right. */
 static inline void cl_netq_note_inbox(struct cl_netq *q)
 {
     const struct cl_typed *typed = cl_load_relaxed(&q->typed);
@@ -530,7 +530,8 @@ struct cl_pace {
  * here already, so one call sends all that a burst answers, and a lone answer leaves at once. `more`: it is in hand. */
 void cl_netq_pace(struct cl_netq *q, struct cl_pace *p, bool more);
 
-/* A NIC that has come again (drivers/port/port.h) gives frames of another tag, and takes none of the buffers it gave before. */
+/* A NIC that has come again (drivers/port/port.h) gives frames of another tag, and takes none of the buffers it gave
+ * before. */
 static inline void cl_netq_look_at_tag(struct cl_netq *q, const struct cl_frame *f)
 {
     if (cl_unlikely(f->tag != q->tag)) {

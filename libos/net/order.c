@@ -5,23 +5,23 @@
  * burst, plain datagrams and what is answered at once, comes after the lock, as it does where nothing is ordered.
  *
  * The other way would be a number for each burst, taken under the lock, and to put them in the order of the numbers. It
- * makes the section shorter by the parsing, and the rest no better: while the holder of a number is away all later bursts
- * wait for it, and now they are in somebody's hands, where no sibling gets at them. With the lock they stay in the NIC's
- * queue. A sibling that finds it locked does not wait: it goes on with something else (cl_netq_lock_rx).
+ * makes the section shorter by the parsing, and the rest no better: while the holder of a number is away all later
+ * bursts wait for it, and now they are in somebody's hands, where no sibling gets at them. With the lock they stay in
+ * the NIC's queue. A sibling that finds it locked does not wait: it goes on with something else (cl_netq_lock_rx).
  *
- * A holder that is away. The section is a burst long, 2 us or less, and calls neither the NIC's doorbell nor user code, but for hints that only look (tcp.h, `ahead`).
- * Where cores move it is not left for another kthread: in the loop a request for the core is answered at the next
- * turn (cede.c), and an interrupt finds that a lock is held (spin.h) and waits for the same. So only the kernel can put
- * a holder aside in the middle, as it can in the middle of rx_burst. Then the frames of this one queue wait, no more:
- * flows that are ready already, and all other queues, go on.
+ * A holder that is away. The section is a burst long, 2 us or less, and calls neither the NIC's doorbell nor user code,
+ * but for hints that only look (tcp.h, `ahead`). Where cores move it is not left for another kthread: in the loop a
+ * request for the core is answered at the next turn (cede.c), and an interrupt finds that a lock is held (spin.h) and
+ * waits for the same. So only the kernel can put a holder aside in the middle, as it can in the middle of rx_burst.
+ * Then the frames of this one queue wait, no more: flows that are ready already, and all other queues, go on.
  *
  * Several queues. Where a NIC keeps a flow in one queue, that is all. An iokernel does not: it steers flows away from
- * a kthread that has lost its core, while older frames of theirs are still in its ring. So it numbers its steerings, and
- * each frame has the number by which it was put into its queue. Numbers of a queue never decrease; and who sees a
- * frame of a number sees all frames of lower ones, in all queues. Before the first frame of a new number is put into its
- * flow, all that wait in other queues with lower ones go first, the lowest first (settle). That needs the locks of all
- * queues, and whoever does not get one leaves the burst in its queue and comes again. It happens once for each time that
- * flows are steered anew.
+ * a kthread that has lost its core, while older frames of theirs are still in its ring. So it numbers its steerings,
+ * and each frame has the number by which it was put into its queue. Numbers of a queue never decrease; and who sees a
+ * frame of a number sees all frames of lower ones, in all queues. Before the first frame of a new number is put into
+ * its flow, all that wait in other queues with lower ones go first, the lowest first (settle). That needs the locks of
+ * all queues, and whoever does not get one leaves the burst in its queue and comes again. It happens once for each time
+ * that flows are steered anew.
  *
  * With one kthread nothing of this is needed, and nothing is locked.
  *
@@ -121,7 +121,8 @@ static bool lock_all_but(struct cl_netif *nif, const struct cl_netq *but)
     return true;
 }
 
-/* Of the queues that are locked, but for one, that whose next frame has the lowest number below `number`; NULL: none. */
+/* Of the queues that are locked, but for one, that whose next frame has the lowest number below `number`; NULL:
+ * none. */
 static struct cl_netq *oldest(struct cl_netif *nif, const struct cl_netq *but, uint32_t number)
 {
     struct cl_netq *found = NULL;

@@ -1,14 +1,15 @@
-/* Flows in parts: while siblings steal from a queue, each works on flows of its own, so that what a flow's requests touch
- * stays at one core.
+/* Flows in parts: while siblings steal from a queue, each works on flows of its own, so that what a flow's requests
+ * touch stays at one core.
  *
  *     NIC queue --poll--> inbox (the kthread's part)
  *                    \--> apart (the siblings' part) --steal--> the inbox of a thief
  *
  * A thief says that it helps. For some polls from then on the kthread divides what a poll brings by a hash of the flow:
  * into as many parts as there are kthreads at work, of which the first is its own. The others' are put into a second
- * inbox, `apart`, of which it is the producer as well. Thieves take from there first. What is in the kthread's own inbox
- * and in the NIC's queue they leave alone while it gets on: while its handlers begin one after another. If none has begun
- * for CL_PARTS_LOOKS looks, or if it has lost its core, they take that, too, as they do where flows are not in parts.
+ * inbox, `apart`, of which it is the producer as well. Thieves take from there first. What is in the kthread's own
+ * inbox and in the NIC's queue they leave alone while it gets on: while its handlers begin one after another. If none
+ * has begun for CL_PARTS_LOOKS looks, or if it has lost its core, they take that, too, as they do where flows are not
+ * in parts.
  *
  * The kthread takes from `apart` itself when its inbox is empty, and when nobody helps any more. So nothing waits there
  * for a thief that has gone, and flows that happen to be all of one part are still worked on by both. What does not fit
@@ -80,8 +81,8 @@ static inline bool cl_parts_help(struct cl_netq *victim, unsigned self)
     return cl_load_relaxed(&p->helped) & bit;
 }
 
-/* Thief, which has found nothing apart: whether to leave the rest alone, since the victim gets on with it. Thieves write
- * the same words: a look too many or too few harms nobody. */
+/* Thief, which has found nothing apart: whether to leave the rest alone, since the victim gets on with it. Thieves
+ * write the same words: a look too many or too few harms nobody. */
 static inline bool cl_parts_leaves(struct cl_netq *victim)
 {
     struct cl_parts *p = &victim->parts;

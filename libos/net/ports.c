@@ -1,12 +1,12 @@
 /* UDP ports: who has one, alone or with others.
  *
- * A socket's memory is never freed while its interface exists, only reused, so that the receive path may follow a pointer
- * from the table without a reference: it takes the queue's lock and checks whether the socket is still what the frame was
- * for. The same holds for a group, the entry of a port that several sockets share.
+ * A socket's memory is never freed while its interface exists, only reused, so that the receive path may follow a
+ * pointer from the table without a reference: it takes the queue's lock and checks whether the socket is still what the
+ * frame was for. The same holds for a group, the entry of a port that several sockets share.
  *
- * A group knows its sockets by what they are connected to. A datagram goes to the socket that is connected to its peer, else
- * to one of those that are connected to nobody, chosen by its flow: all datagrams of a flow go to one socket for as long as
- * the sockets stay the same.
+ * A group knows its sockets by what they are connected to. A datagram goes to the socket that is connected to its peer,
+ * else to one of those that are connected to nobody, chosen by its flow: all datagrams of a flow go to one socket for
+ * as long as the sockets stay the same.
  *
  * Locks: table_lock, then a group's, then a queue's. */
 #include "netif.h"
@@ -146,7 +146,8 @@ static int too_many(const struct cl_netif *nif)
     return nif->n_sockets == CL_UDP_MAX_SOCKETS ? -EMFILE : -ENOMEM;
 }
 
-/* Under table_lock. Enter a handler's socket into the table; its fields are written before it can be found (release). */
+/* Under table_lock. Enter a handler's socket into the table; its fields are written before it can be found
+ * (release). */
 static int publish_locked(struct cl_netif *nif, uint16_t port, const struct cl_udp_socket *fields)
 {
     if (!choose_port(nif, port, false))

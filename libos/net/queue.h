@@ -1,5 +1,5 @@
-/* The queue of a UDP socket: what of a datagram waits there for a reader. Used by socket.c, and by ports.c where sockets
- * are recycled. */
+/* The queue of a UDP socket: what of a datagram waits there for a reader. Used by socket.c, and by ports.c where
+ * sockets are recycled. */
 #ifndef CORELANE_LIBOS_NET_QUEUE_H
 #define CORELANE_LIBOS_NET_QUEUE_H
 

@@ -1,6 +1,7 @@
 /* Receiving: frames from a NIC queue to inboxes, sockets, or an answer at once; and what siblings take.
  *
- * Every frame taken from the NIC is counted exactly once, under delivered, answered, handed_on or a reason (reasons.h). */
+ * Every frame taken from the NIC is counted exactly once, under delivered, answered, handed_on or a reason
+ * (reasons.h). */
 #include "netif.h"
 #include "input.h"
 #include "parts.h"
@@ -355,8 +356,8 @@ static inline void publish(struct burst *b)
         cl_netq_ring(q); /* answers made here wait for no handler */
 }
 
-/* What a burst of n frames that begins now is answered by at once shall leave together, where a doorbell is a system call;
- * until `publish`. */
+/* What a burst of n frames that begins now is answered by at once shall leave together, where a doorbell is a system
+ * call; until `publish`. */
 static inline struct burst begin(struct cl_netq *q, uint64_t rx_tsc, unsigned n)
 {
     if (cl_unlikely(q->nic->tx_calls) && n > 1)
@@ -372,7 +373,8 @@ static inline void divide(struct burst *b, const struct cl_netq *of, unsigned n)
     b->room = cl_inbox_space(of->parts.apart);
 }
 
-/* n frames are where they wait, or done with. Release: who reads this count sees them there (is_quiet in ../member.c). */
+/* n frames are where they wait, or done with. Release: who reads this count sees them there (is_quiet in
+ * ../member.c). */
 static inline void came_in(struct cl_netq *q, unsigned n)
 {
     cl_store_release(&q->stats.rx_frames, q->stats.rx_frames + n);

@@ -98,8 +98,8 @@ static inline bool cl_tcp_segment_take(const uint8_t *bytes, unsigned len, struc
     return true;
 }
 
-/* cl_tcp_segment_write, of a usual header in line, from ports as they lie in one. *sum: the partial sum (runtime/net.h) of
- * the header, from the values and not from the bytes just stored, so that no narrow store is read back by a wider
+/* cl_tcp_segment_write, of a usual header in line, from ports as they lie in one. *sum: the partial sum (runtime/net.h)
+ * of the header, from the values and not from the bytes just stored, so that no narrow store is read back by a wider
  * load. */
 static inline unsigned cl_tcp_segment_put(const struct cl_tcp_segment *s, uint16_t from_port_be, uint16_t to_port_be,
                                           uint8_t *bytes, uint64_t *sum)

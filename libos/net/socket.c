@@ -1,10 +1,10 @@
 /* UDP sockets with a queue that uthreads read.
  *
- * Queue: a ring of datagrams behind a lock, and a semaphore (sync.h) on which readers are served in order of arrival. It is
- * posted for each datagram, for an ICMP error, once for the close, and at the end of the runtime. A reader takes an error
- * first, then a datagram. One that finds neither, because a sender has taken the error, waits again; one that finds the
- * socket closed passes the post on. For errors one post is under way at a time (error_told): there may be many of them, and
- * nobody who reads.
+ * Queue: a ring of datagrams behind a lock, and a semaphore (sync.h) on which readers are served in order of arrival.
+ * It is posted for each datagram, for an ICMP error, once for the close, and at the end of the runtime. A reader takes
+ * an error first, then a datagram. One that finds neither, because a sender has taken the error, waits again; one that
+ * finds the socket closed passes the post on. For errors one post is under way at a time (error_told): there may be
+ * many of them, and nobody who reads.
  *
  * A datagram that waits lies in chunks (chunk.h), not in the NIC's buffer. */
 #include "netif.h"
@@ -31,9 +31,9 @@ int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, bool shared, uint32_t
     return rc;
 }
 
-/* Something has come: to a reader, and to who polls. Under the lock, which it lets go. The semaphore has its post before
- * the set lists the socket, or who is told of the socket would find nothing there; waking a kthread may take a system
- * call, and comes after the lock. */
+/* Something has come: to a reader, and to who polls. Under the lock, which it lets go. The semaphore has its post
+ * before the set lists the socket, or who is told of the socket would find nothing there; waking a kthread may take a
+ * system call, and comes after the lock. */
 static void note_arrival(struct cl_udp_socket *s, bool post)
 {
     struct cl_uthread *reader = post ? cl_sem_give(&s->queue->filled) : NULL;

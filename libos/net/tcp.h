@@ -1,7 +1,9 @@
-/* TCP without connections: what is looked at in every segment, and the answer to those that are of none. Connections: tcp/.
+/* TCP without connections: what is looked at in every segment, and the answer to those that are of none. Connections:
+ * tcp/.
  *
  * Implemented: validation of a segment's header and checksum; the reset that answers one to a closed connection (RFC
- * 9293, section 3.10.7.1 and 3.5.2), limited to a rate, and never to a reset, a broadcast or a segment that is wrong. */
+ * 9293, section 3.10.7.1 and 3.5.2), limited to a rate, and never to a reset, a broadcast or a segment that is
+ * wrong. */
 #ifndef CORELANE_LIBOS_NET_TCP_H
 #define CORELANE_LIBOS_NET_TCP_H
 

@@ -177,7 +177,8 @@ void cl_netq_late(struct cl_netq *q, uint64_t before, uint64_t end, uint64_t now
 {
     struct cl_running *r = cl_runner_local();
     struct cl_trace_end e = q->answered;
-    /* Else nobody was answered, or who is noted anyway; or one in the middle, or a connection, whose turns have stamps. */
+    /* Else nobody was answered, or who is noted anyway; or one in the middle, or a connection, whose turns have
+     * stamps. */
     bool at_hand = r && r->req.reply_len > 0;
     if (q->trace->pending || !(at_hand || e.shared)) {
         q->trace->oldest = CL_TRACER_NEVER;

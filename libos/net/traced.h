@@ -1,8 +1,8 @@
 /* What of the stack's work is traced: see ../trace/trace.h, and runtime/trace.h for what is recorded.
  *
  * A message is a datagram for a handler, or a turn of a connection in which its user was called. Frames that are to be
- * recorded are marked where they come in (cl_rx_item.traced); whoever handles them, perhaps a thief, stamps them. What is
- * not marked is looked at by each doorbell, whose stamp says whether it was slow. */
+ * recorded are marked where they come in (cl_rx_item.traced); whoever handles them, perhaps a thief, stamps them. What
+ * is not marked is looked at by each doorbell, whose stamp says whether it was slow. */
 #ifndef CORELANE_LIBOS_NET_TRACED_H
 #define CORELANE_LIBOS_NET_TRACED_H
 
@@ -25,12 +25,12 @@ void cl_netq_note_alone(struct cl_netq *q, struct cl_running *r, const struct cl
 /* The same of those of a burst, which has one start and one end. */
 void cl_netq_note_burst(struct cl_netq *q, struct cl_running *r, const struct cl_rx_item *items,
                         const struct cl_udp_req *reqs, unsigned n);
-/* A burst, none of which was marked, was late: its doorbell is rung. oldest: since when its first one waited; before: the
- * doorbell's stamp before that. */
+/* A burst, none of which was marked, was late: its doorbell is rung. oldest: since when its first one waited; before:
+ * the doorbell's stamp before that. */
 void cl_netq_note_late_burst(struct cl_netq *q, const struct cl_udp_req *reqs, unsigned n, uint64_t oldest,
                              uint64_t before);
-/* n frames were sent, which was late: whether the last request that was answered is to be told, and is not yet. before: as
- * above; end: when the doorbell began. */
+/* n frames were sent, which was late: whether the last request that was answered is to be told, and is not yet. before:
+ * as above; end: when the doorbell began. */
 void cl_netq_late(struct cl_netq *q, uint64_t before, uint64_t end, uint64_t now, unsigned n);
 /* A runner ends whose last answer is not sent yet: keep what cl_netq_late wants to know. */
 void cl_netq_note_answered(struct cl_netq *q, const struct cl_udp_req *req);
@@ -112,8 +112,8 @@ static inline void cl_netq_trace_poll(struct cl_netq *q, uint64_t rx_tsc, const 
         cl_tracer_poll(q->trace, rx_tsc, cl_netq_since(q, first, rx_tsc));
 }
 
-/* A request of a service is about to be handled, and counted in stats.handled: requests are counted by services as these
- * change. */
+/* A request of a service is about to be handled, and counted in stats.handled: requests are counted by services as
+ * these change. */
 static inline void cl_netq_serve(struct cl_netq *q, uint16_t service)
 {
     if (cl_unlikely(service != q->served))

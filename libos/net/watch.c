@@ -1,4 +1,5 @@
-/* What threads that are no uthreads ask of a UDP socket: whether something waits, what it is, and to be told when it comes. */
+/* What threads that are no uthreads ask of a UDP socket: whether something waits, what it is, and to be told when it
+ * comes. */
 #include "netif.h"
 #include "queue.h"
 

@@ -146,8 +146,8 @@ static int bind_here(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
     return cl_posix_started() ? cl_posix_datagram_open(s, cl_posix_start(&rc)) : 0;
 }
 
-/* A connection that is over has given its port back, unless it was bound to that by number, and may be bound again, though
- * that is of no use but for its name (net/ipv4/inet_hashtables.c: inet_put_port). */
+/* A connection that is over has given its port back, unless it was bound to that by number, and may be bound again,
+ * though that is of no use but for its name (net/ipv4/inet_hashtables.c: inet_put_port). */
 static bool has_given_back(struct cl_posix_socket *s)
 {
     return !s->datagram && (s->chosen || s->found) && !s->rebound && cl_posix_socket_is_over(s);

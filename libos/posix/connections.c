@@ -49,7 +49,8 @@ static int shut_listener(struct cl_posix_socket *s)
     return 0;
 }
 
-/* It could not be opened, as has been told: it may be bound and connected anew, with the port that it was given by name. */
+/* It could not be opened, as has been told: it may be bound and connected anew, with the port that it was given by
+ * name. */
 static int give_up(struct cl_posix_socket *s, int rc)
 {
     if (cl_posix_socket_shut(s))
@@ -117,8 +118,8 @@ static int left_by(const struct cl_posix_socket *s)
     }
 }
 
-/* To nobody, by AF_UNSPEC: a connection is reset, a listener is closed, and the socket may be used anew (net/ipv4/tcp.c:
- * tcp_disconnect). */
+/* To nobody, by AF_UNSPEC: a connection is reset, a listener is closed, and the socket may be used anew
+ * (net/ipv4/tcp.c: tcp_disconnect). */
 static int dissolve(struct cl_posix_socket *s)
 {
     uint32_t state = cl_load_acquire(&s->state), resets = cl_load_relaxed(&s->resets);
@@ -227,7 +228,8 @@ static int shut_early(struct cl_posix_socket *s, int how)
     return -ENOTCONN;
 }
 
-/* Reading that is shut is over when nothing is left to be read: no matter of the stream (net/ipv4/tcp.c: tcp_recvmsg). */
+/* Reading that is shut is over when nothing is left to be read: no matter of the stream (net/ipv4/tcp.c:
+ * tcp_recvmsg). */
 static int shut_reading(struct cl_posix_socket *s)
 {
     __atomic_fetch_or(&s->shut_early, CL_STREAM_READ, __ATOMIC_RELAXED);

@@ -1,5 +1,5 @@
-/* Control data of datagrams: where each came to, its TTL and TOS, in the order in which Linux tells them (net/ipv4/udp.c,
- * net/ipv6/udp.c); and from which of our addresses one is to be sent, of which there is one. */
+/* Control data of datagrams: where each came to, its TTL and TOS, in the order in which Linux tells them
+ * (net/ipv4/udp.c, net/ipv6/udp.c); and from which of our addresses one is to be sent, of which there is one. */
 #include "datagrams.h"
 #include "linux.h"
 #include "names.h"

@@ -1,6 +1,6 @@
-/* What a process counts of the calls that are wrapped, in memory at which others may look (corelane stat): a memfd of the
- * name CL_POSIX_COUNTS_NAME, made with the first socket of ours. Nobody has to be asked, and a process that hangs shows
- * what it last did. A child has memory of its own, and `pid` says whose this is.
+/* What a process counts of the calls that are wrapped, in memory at which others may look (corelane stat): a memfd of
+ * the name CL_POSIX_COUNTS_NAME, made with the first socket of ours. Nobody has to be asked, and a process that hangs
+ * shows what it last did. A child has memory of its own, and `pid` says whose this is.
  *
  * A thread counts in a block that is its own, by plain stores; what ended threads counted
  * stays. Threads beyond CL_POSIX_BLOCKS - 1 at a time share the last, which is then a little too low. */
@@ -27,8 +27,8 @@ struct cl_posix_reason {
     char sentence[248];
 };
 
-/* Of a kthread: of connections that stay at the kthread of the thread that polls them, how often one was told of something
- * there, and elsewhere. Writer: who is inside of the kthread. A cache line. */
+/* Of a kthread: of connections that stay at the kthread of the thread that polls them, how often one was told of
+ * something there, and elsewhere. Writer: who is inside of the kthread. A cache line. */
 struct cl_posix_told_counts {
     uint64_t home, away;
     uint64_t away_in_call; /* of those, in a call of some thread that had to be made there, not in a turn */

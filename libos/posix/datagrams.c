@@ -56,8 +56,8 @@ static void close_now(void *arg)
     (void)cl_udp_close(arg);
 }
 
-/* One that nobody has named is given back, unless something waits that came by it, or another thread is in a call on the
- * socket (net/ipv4/udp.c: __udp_disconnect). */
+/* One that nobody has named is given back, unless something waits that came by it, or another thread is in a call on
+ * the socket (net/ipv4/udp.c: __udp_disconnect). */
 static void give_port_back(struct cl_posix_socket *s)
 {
     struct cl_udp_socket *udp = cl_load_acquire(&s->udp);

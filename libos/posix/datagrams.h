@@ -10,8 +10,8 @@
 
 #include <corelane/libos/udp.h>
 
-/* The same of one that is FRESH, too, which gets a port; there is a runtime then. waits: for another process that has it,
- * or -EAGAIN. */
+/* The same of one that is FRESH, too, which gets a port; there is a runtime then. waits: for another process that has
+ * it, or -EAGAIN. */
 int cl_posix_datagram_ours(struct cl_posix_socket *s, bool waits);
 /* It is Linux' from now on, with the port that it has. */
 void cl_posix_datagram_to_linux(int fd, struct cl_posix_socket *s);
@@ -28,8 +28,8 @@ int cl_posix_datagram_error(struct cl_posix_socket *s);
 void cl_posix_control_set(int fd, struct cl_posix_socket *s, int level, int name);
 /* Tell what is asked for of a datagram that has come: msg_control, msg_controllen; MSG_CTRUNC in msg_flags. */
 void cl_posix_control_tell(const struct cl_posix_socket *s, struct msghdr *m, const struct cl_udp_origin *origin);
-/* Of one that is to be sent: 0; -ENETUNREACH: from an address that is not ours; -EINVAL, which is said if it is not as on
- * Linux. */
+/* Of one that is to be sent: 0; -ENETUNREACH: from an address that is not ours; -EINVAL, which is said if it is not as
+ * on Linux. */
 int cl_posix_control_check(const struct msghdr *m);
 int64_t cl_posix_datagram_receive(struct cl_posix_socket *s, struct msghdr *m, int flags);
 int64_t cl_posix_datagram_send(int fd, struct cl_posix_socket *s, const struct msghdr *m, int flags);

@@ -1,6 +1,7 @@
 /* epoll over both worlds. Every epoll descriptor that the program makes is ours, too, from the beginning: a thread may
- * sleep in it when the first socket of ours is put in. The real one keeps what is Linux', and has the eventfd of our set
- * and the descriptors of the kthreads whose keepers wait here. What it tells of those is told by numbers that are addresses inside of our object, which nobody else gives. */
+ * sleep in it when the first socket of ours is put in. The real one keeps what is Linux', and has the eventfd of our
+ * set and the descriptors of the kthreads whose keepers wait here. What it tells of those is told by numbers that are
+ * addresses inside of our object, which nobody else gives. */
 #include "family.h"
 #include "kthreads.h"
 #include "linux.h"
@@ -186,7 +187,8 @@ static void watch_kthread(struct epoll *e, int epfd, unsigned k, int fd)
         take_out(epfd, k); /* just now: of the two at least one sees the other */
 }
 
-/* Until one of the two is readable: of one that others wait for, in which there is nothing but what is for them. 0, -EINTR. */
+/* Until one of the two is readable: of one that others wait for, in which there is nothing but what is for them. 0,
+ * -EINTR. */
 static int sleep_beside(int epfd, int kthread_fd, int64_t ns, const sigset_t *mask)
 {
     struct pollfd fds[2] = {{epfd, POLLIN, 0}, {kthread_fd, POLLIN, 0}};

@@ -1,5 +1,5 @@
-/* See inherited.h. The mark is the signal that Linux would send instead of SIGIO (F_SETSIG), which goes with the open file
- * description through dup, fork and exec. Nobody sends it: O_ASYNC is refused on sockets of ours. */
+/* See inherited.h. The mark is the signal that Linux would send instead of SIGIO (F_SETSIG), which goes with the open
+ * file description through dup, fork and exec. Nobody sends it: O_ASYNC is refused on sockets of ours. */
 #include "inherited.h"
 #include "linux.h"
 #include "socket.h"

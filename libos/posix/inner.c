@@ -1,7 +1,7 @@
 /* Descriptors that the runtime has for itself, in the program's table. They lie above its limit of open files, which is
- * raised while one is made, so that the program finds the numbers that it would find on Linux, and as many; where the limit
- * may not be raised they are the last below it. And it closes none of them, as those that close all they do not know
- * would. */
+ * raised while one is made, so that the program finds the numbers that it would find on Linux, and as many; where the
+ * limit may not be raised they are the last below it. And it closes none of them, as those that close all they do not
+ * know would. */
 #include "posix.h"
 #include "linux.h"
 

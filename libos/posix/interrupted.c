@@ -4,8 +4,8 @@
  * sleeps is in the flags of the handlers. Of those that would have ended it, it is noted when they run
  * (preload/signals.c), but for some that were set past sigaction: where there are such, each end is one of theirs.
  *
- * libc's own sleeps are points at which a thread may be cancelled; ours are not, as what a call of ours has begun is to be
- * undone first. So who cancels a thread (preload/cancel.c) says so here: its sleep ends, its call returns -ECANCELED
+ * libc's own sleeps are points at which a thread may be cancelled; ours are not, as what a call of ours has begun is to
+ * be undone first. So who cancels a thread (preload/cancel.c) says so here: its sleep ends, its call returns -ECANCELED
  * without having done anything, and libc is then asked to act. */
 #include "kthreads.h"
 #include "linux.h"

@@ -1,17 +1,18 @@
 /* See kthreads.h.
  *
- * keeper[k] changes under `keeping`. A keeper that goes to sleep says so in asleep[k], fences, and looks whether it still
- * is the keeper; the caretaker takes a kthread back, fences, and looks whether its keeper sleeps: if so he has it again.
- * So of the two at least one sees the other, and a kthread is watched by its keeper or by the caretaker.
+ * keeper[k] changes under `keeping`. A keeper that goes to sleep says so in asleep[k], fences, and looks whether it
+ * still is the keeper; the caretaker takes a kthread back, fences, and looks whether its keeper sleeps: if so he has it
+ * again. So of the two at least one sees the other, and a kthread is watched by its keeper or by the caretaker.
  *
- * Others call on a kept kthread, too. Such a call leaves it up: it says so in lent[k], fences, and looks whether the keeper
- * sleeps. If so it turns the kthread to its sleep; else that is the keeper's, who looks at lent[k] in the same way, and
- * turns once more before he sleeps.
+ * Others call on a kept kthread, too. Such a call leaves it up: it says so in lent[k], fences, and looks whether the
+ * keeper sleeps. If so it turns the kthread to its sleep; else that is the keeper's, who looks at lent[k] in the same
+ * way, and turns once more before he sleeps.
  *
- * What a keeper gathers waits for its next call or wait. If it does neither, others turn the kthread for it: keepers that
- * turn theirs look at one other one at a time, and the caretaker at all. A thread that makes something wait for long in
- * one wait of LATE_SHARE, or more often, goes on without for as many waits as it has `caution`: twice as many each time,
- * fewer again as all goes well. A machine that takes the core away now and then makes something wait, too: that is borne. */
+ * What a keeper gathers waits for its next call or wait. If it does neither, others turn the kthread for it: keepers
+ * that turn theirs look at one other one at a time, and the caretaker at all. A thread that makes something wait for
+ * long in one wait of LATE_SHARE, or more often, goes on without for as many waits as it has `caution`: twice as many
+ * each time, fewer again as all goes well. A machine that takes the core away now and then makes something wait, too:
+ * that is borne. */
 #include "kthreads.h"
 #include "counts.h"
 #include "linux.h"
@@ -203,8 +204,8 @@ void cl_posix_told_of(int n)
     mine.pause -= n > 1 && mine.pause > 0;
 }
 
-/* Whether what a call sends may wait for what the next ones do. to: whom it answers, perhaps in several pieces; NULL: it
- * sends nothing, and looks at no clock. */
+/* Whether what a call sends may wait for what the next ones do. to: whom it answers, perhaps in several pieces; NULL:
+ * it sends nothing, and looks at no clock. */
 static bool gathers(const void *to)
 {
     if (mine.answers == 0 || !to)

@@ -50,7 +50,8 @@ struct accepted {
     int rc;
 };
 
-/* The stack has one listener a port, whatever the address: what comes to another one than it was bound to is nobody's. */
+/* The stack has one listener a port, whatever the address: what comes to another one than it was bound to is
+ * nobody's. */
 static void accept_now(void *arg)
 {
     struct accepted *a = arg;

@@ -91,8 +91,8 @@ static int64_t wait_for_one(struct cl_posix_socket *s, struct reception *r, int 
     }
 }
 
-/* One piece for all of the caller's: his own if he has one, else DATAGRAM_BYTES on the heap, as of the size of his stack
- * nothing is known. NULL: there is no memory. */
+/* One piece for all of the caller's: his own if he has one, else DATAGRAM_BYTES on the heap, as of the size of his
+ * stack nothing is known. NULL: there is no memory. */
 static char *in_one_piece(const struct msghdr *m)
 {
     return m->msg_iovlen == 1 ? m->msg_iov[0].iov_base : malloc(DATAGRAM_BYTES);

@@ -1,5 +1,5 @@
-/* Options of sockets, fcntl and ioctl. Linux checks each option on the placeholder, and keeps it; what has a meaning here
- * is set here, too. Of an option that has none one sentence is said. */
+/* Options of sockets, fcntl and ioctl. Linux checks each option on the placeholder, and keeps it; what has a meaning
+ * here is set here, too. Of an option that has none one sentence is said. */
 #include "datagrams.h"
 #include "inherited.h"
 #include "kthreads.h"
@@ -230,8 +230,8 @@ void cl_posix_inherit(const struct cl_posix_socket *l, int fd, struct cl_posix_s
     }
 }
 
-/* Options of a connection that take any number, and that servers change for each answer: Linux is not asked, and does not
- * keep them. */
+/* Options of a connection that take any number, and that servers change for each answer: Linux is not asked, and does
+ * not keep them. */
 static bool keeps_alone(const struct cl_posix_socket *s, int level, int name)
 {
     return level == IPPROTO_TCP && (name == TCP_NODELAY || name == TCP_CORK) && !s->datagram &&

@@ -1,4 +1,5 @@
-/* poll and select over both worlds: a watch for each descriptor of ours, in the thread's own set, and the rest by ppoll. */
+/* poll and select over both worlds: a watch for each descriptor of ours, in the thread's own set, and the rest by
+ * ppoll. */
 #include "family.h"
 #include "kthreads.h"
 #include "linux.h"

@@ -5,22 +5,23 @@
  *                       +--> Linux: what is not ours          +--> kthreads: who turns them, waits: who sleeps
  *
  * A socket of ours has a descriptor of Linux, its placeholder: a socket of the kernel that is never bound. So numbers,
- * limits, dup and fstat are Linux', options are checked and kept by it, and a socket that turns out to be Linux' (by its
- * address) is so by forgetting it here. `kinds` tells of each descriptor whether it is ours: one byte, 0 for those that
- * are not.
+ * limits, dup and fstat are Linux', options are checked and kept by it, and a socket that turns out to be Linux' (by
+ * its address) is so by forgetting it here. `kinds` tells of each descriptor whether it is ours: one byte, 0 for those
+ * that are not.
  *
- * State is the process's, as descriptors are: there is one runtime, made when a call first needs it (cl_posix_start), so
- * that a program may fork before; of processes that were forked so one has it (family.h). The calls return what the system call returns, or -errno, and print nothing: `say` gets
- * one sentence for each thing that a program asked for and does not get, once.
+ * State is the process's, as descriptors are: there is one runtime, made when a call first needs it (cl_posix_start),
+ * so that a program may fork before; of processes that were forked so one has it (family.h). The calls return what the
+ * system call returns, or -errno, and print nothing: `say` gets one sentence for each thing that a program asked for
+ * and does not get, once.
  *
- * Kthreads (kthreads.c). None has a thread of its own. A thread that calls borrows one for the call; a thread that waits
- * for connections keeps one, which it turns while it waits; those that nobody keeps are turned by a thread of ours. Only
- * where an iokernel manages the cores they have threads, and each call is passed to one.
+ * Kthreads (kthreads.c). None has a thread of its own. A thread that calls borrows one for the call; a thread that
+ * waits for connections keeps one, which it turns while it waits; those that nobody keeps are turned by a thread of
+ * ours. Only where an iokernel manages the cores they have threads, and each call is passed to one.
  *
- * Waiting (waits.c). A watch joins a socket to a set: that of an epoll descriptor, or a thread's own. What a socket tells
- * lists its watches, and wakes who sleeps for the set by an eventfd, which the real epoll_wait or ppoll has beside what is
- * Linux'. An epoll descriptor in another one, or in a poll, is lent: Linux tells of it by that eventfd, too, which is
- * readable for as long as something is ready.
+ * Waiting (waits.c). A watch joins a socket to a set: that of an epoll descriptor, or a thread's own. What a socket
+ * tells lists its watches, and wakes who sleeps for the set by an eventfd, which the real epoll_wait or ppoll has
+ * beside what is Linux'. An epoll descriptor in another one, or in a poll, is lent: Linux tells of it by that eventfd,
+ * too, which is readable for as long as something is ready.
  *
  * Locks, in this order: the structure's mutex (waits.c); a stream's guard; a socket's; a set's. The table's and that of
  * keeping kthreads are taken with none of these held.
@@ -47,9 +48,9 @@
 
 enum cl_posix_kind { CL_POSIX_LINUX = 0, CL_POSIX_SOCKET, CL_POSIX_EPOLL, CL_POSIX_INHERITED };
 
-/* Once, before all others. words: "key=value,...", as cl_posix_parse (config.h) has them. kinds: CL_POSIX_FDS of them, 0,
- * written here alone. say: gets sentences; failed: the runtime cannot be made, and nothing of ours will work: it does not
- * return, as a rule. -errno with a reason. */
+/* Once, before all others. words: "key=value,...", as cl_posix_parse (config.h) has them. kinds: CL_POSIX_FDS of them,
+ * 0, written here alone. say: gets sentences; failed: the runtime cannot be made, and nothing of ours will work: it
+ * does not return, as a rule. -errno with a reason. */
 CL_API int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sentence),
                          void (*failed)(const char *sentence), char err[256]);
 /* The process ends: say so to all peers. */
@@ -59,8 +60,8 @@ CL_API bool cl_posix_traces(void);
 /* Say that a call is not to be had on a descriptor of ours. -error. */
 CL_API int64_t cl_posix_refuse(const char *sentence, int error);
 
-/* The thread was cancelled by libc: if it sleeps in a call of ours that returns -ECANCELED, and libc is to act on it. If
- * that does not, it was another thread of the same name, which never slept here. */
+/* The thread was cancelled by libc: if it sleeps in a call of ours that returns -ECANCELED, and libc is to act on it.
+ * If that does not, it was another thread of the same name, which never slept here. */
 CL_API void cl_posix_cancel(pthread_t thread);
 CL_API void cl_posix_not_cancelled(void);
 /* A handler of a signal leaves the call of ours in which it has come. True: that slept, and is undone. */
@@ -85,8 +86,8 @@ CL_API int cl_posix_inner(int fd);
 CL_API bool cl_posix_is_inner(int fd);
 /* An eventfd of the runtime's own, though the program may have as many descriptors as it may. -errno. */
 int cl_posix_inner_eventfd(void);
-/* Around making some of them: there are numbers for them above the program's limit. May be nested. False: there are not,
- * and it is not to be lowered. */
+/* Around making some of them: there are numbers for them above the program's limit. May be nested. False: there are
+ * not, and it is not to be lowered. */
 bool cl_posix_inner_raise(void);
 void cl_posix_inner_lower(void);
 /* It was given to the process for the runtime, and stays what it is. */

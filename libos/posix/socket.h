@@ -1,7 +1,7 @@
 /* A socket of ours: what stands behind one or several descriptors.
  *
- * It begins FRESH, when nobody knows whose it will be; bind and connect decide. A listener has no stream until there is a
- * runtime. Fields that change after that do so under `lock`, or are words that anybody may read. */
+ * It begins FRESH, when nobody knows whose it will be; bind and connect decide. A listener has no stream until there is
+ * a runtime. Fields that change after that do so under `lock`, or are words that anybody may read. */
 #ifndef CORELANE_LIBOS_POSIX_SOCKET_H
 #define CORELANE_LIBOS_POSIX_SOCKET_H
 
@@ -53,8 +53,8 @@ struct cl_posix_socket {
     uint32_t home;   /* the same, as the connection has it (cl_stream_set_home) */
     uint32_t sides_shut; /* CL_STREAM_READ, _WRITE. RMW */
     uint32_t shut_early; /* the same, of what the stream does not know: by a shutdown that failed as there was no
-                          * connection (as Linux has it, that of a later one is shut for us, and its peer does not hear of
-                          * it: net/ipv4/af_inet.c), and of reading. RMW */
+                          * connection (as Linux has it, that of a later one is shut for us, and its peer does not hear
+                          * of it: net/ipv4/af_inet.c), and of reading. RMW */
     bool reuse_port, reuse_address;
     bool placed;               /* it, or its listener, was bound to an address, which it keeps */
     bool found;                /* a connect found the port, as nobody had bound the socket */

@@ -1,5 +1,5 @@
-/* splice and sendfile. splice between a pipe and a TCP socket of ours. The bytes are copied: what it saves a program is not had here, but it
- * works. SPLICE_F_NONBLOCK is of the pipe; the socket goes by its own flag (fs/splice.c). */
+/* splice and sendfile. splice between a pipe and a TCP socket of ours. The bytes are copied: what it saves a program is
+ * not had here, but it works. SPLICE_F_NONBLOCK is of the pipe; the socket goes by its own flag (fs/splice.c). */
 #include "kthreads.h"
 #include "linux.h"
 #include "waits.h"

@@ -1,5 +1,5 @@
-/* The process's runtime: made when a call first needs it. After a fork the child has no kthreads, and may only close what
- * is ours; a child of a process that had not made one yet may make its own. */
+/* The process's runtime: made when a call first needs it. After a fork the child has no kthreads, and may only close
+ * what is ours; a child of a process that had not made one yet may make its own. */
 #include "config.h"
 #include "counts.h"
 #include "family.h"

@@ -84,8 +84,8 @@ static int64_t skip(const struct iovec *vec, int64_t n, int64_t done, struct iov
     return out;
 }
 
-/* Of a connection of which that side was shut, and the stream does not know: what is left is read, and why it is over told
- * before that it is. */
+/* Of a connection of which that side was shut, and the stream does not know: what is left is read, and why it is over
+ * told before that it is. */
 static bool is_shut_early(const struct cl_posix_socket *s, bool out)
 {
     uint32_t early = cl_load_relaxed(&s->shut_early);
@@ -162,8 +162,8 @@ static int64_t read_nothing(struct cl_posix_socket *s, const struct transfer *t,
     return waits ? cl_posix_wait(s, EPOLLIN | EPOLLRDHUP, cl_posix_deadline(s->receive_ns)) : -EAGAIN;
 }
 
-/* What comes for it is seen to at the kthread whose thread polls it. Two calls at one time may leave the hint wrong, until
- * another thread polls it. */
+/* What comes for it is seen to at the kthread whose thread polls it. Two calls at one time may leave the hint wrong,
+ * until another thread polls it. */
 static void go_home(struct cl_posix_socket *s)
 {
     uint32_t poller = cl_load_relaxed(&s->poller);
@@ -188,8 +188,8 @@ static bool sees_too_little(void *arg)
     return l->seen < l->whole && !over;
 }
 
-/* `seen` of it are there. They stay where they are, so that the socket is ready: each time that more come it looks again
- * (net/ipv4/tcp.c: tcp_recvmsg_locked). */
+/* `seen` of it are there. They stay where they are, so that the socket is ready: each time that more come it looks
+ * again (net/ipv4/tcp.c: tcp_recvmsg_locked). */
 static int64_t see_all(struct cl_posix_socket *s, struct transfer *t, int64_t seen, int64_t whole)
 {
     struct look l = {s, t, seen, whole};

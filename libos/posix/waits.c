@@ -56,8 +56,8 @@ static void quiet(const struct cl_posix_set *set)
     (void)cl_linux(SYS_read, set->event_fd, &times, sizeof times);
 }
 
-/* Whether somebody sleeps who does not know that something is listed. Of a set that is lent he is told under the lock: its
- * eventfd is as the list is. */
+/* Whether somebody sleeps who does not know that something is listed. Of a set that is lent he is told under the lock:
+ * its eventfd is as the list is. */
 static bool take_sleepers(struct cl_posix_set *set)
 {
     bool call = set->first && (set->sleepers || set->lent) && !set->told;

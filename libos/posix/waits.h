@@ -1,12 +1,13 @@
 /* Who waits for which sockets. A watch joins a socket to a set; of a set the ready list has those that may be ready, in
  * the order in which they became so.
  *
- * A watch that is listed is looked at, and leaves the list if it is not ready; who makes a socket ready lists its watches
- * after that. So either it is found ready, or it is listed again (as in ../net/poll.c). Who sleeps for a set counts itself
- * under the set's lock after having seen the list empty; who lists a watch then writes the set's eventfd, once.
+ * A watch that is listed is looked at, and leaves the list if it is not ready; who makes a socket ready lists its
+ * watches after that. So either it is found ready, or it is listed again (as in ../net/poll.c). Who sleeps for a set
+ * counts itself under the set's lock after having seen the list empty; who lists a watch then writes the set's eventfd,
+ * once.
  *
- * A thread that keeps a kthread, and is told of a socket, is its poller, unless several threads wait for the set. By that
- * a connection gets its home (transfer.c). */
+ * A thread that keeps a kthread, and is told of a socket, is its poller, unless several threads wait for the set. By
+ * that a connection gets its home (transfer.c). */
 #ifndef CORELANE_LIBOS_POSIX_WAITS_H
 #define CORELANE_LIBOS_POSIX_WAITS_H
 
@@ -75,8 +76,8 @@ void cl_posix_set_disarm(struct cl_posix_set *set);
 /* Have whoever sleeps for it look again, though nothing is ready. */
 void cl_posix_set_call(struct cl_posix_set *set);
 
-/* interrupted.c: around a sleep for an armed set, and nothing else. held: what is put if a handler leaves the call; NULL.
- * False: the thread was cancelled, and is to return -ECANCELED. */
+/* interrupted.c: around a sleep for an armed set, and nothing else. held: what is put if a handler leaves the call;
+ * NULL. False: the thread was cancelled, and is to return -ECANCELED. */
 bool cl_posix_interrupted_begin(struct cl_posix_set *set, struct cl_posix_object *held);
 void cl_posix_interrupted_end(void);
 /* The calling thread was cancelled, and may be. */

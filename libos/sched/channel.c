@@ -2,11 +2,11 @@
  *
  * A call is a select of one or more cases. With the locks of all its channels held it does the first that can be done;
  * else it puts a `struct node` into the queue of each channel, and sleeps on a waiter of its own. Who serves a node
- * claims its whole select first, by `claimed`, copies the element, and wakes it. The claim is of one: other nodes of the
- * same select are skipped by who finds them, and taken out by their owner when it is awake.
+ * claims its whole select first, by `claimed`, copies the element, and wakes it. The claim is of one: other nodes of
+ * the same select are skipped by who finds them, and taken out by their owner when it is awake.
  *
- * A time-out or a cancel wakes the owner by its waiter, too. Then it claims its select itself. If somebody else has been
- * quicker, he is through with it when the owner has had the lock of his channel, and the call has succeeded.
+ * A time-out or a cancel wakes the owner by its waiter, too. Then it claims its select itself. If somebody else has
+ * been quicker, he is through with it when the owner has had the lock of his channel, and the call has succeeded.
  *
  * Invariants: elements wait only if no receiver does, and senders only if it is full. Order of locks: channels by
  * address, then `guard` of a select. tests/libos/sched/c/channel_model.c runs this file through interleavings. */

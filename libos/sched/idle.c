@@ -266,8 +266,8 @@ static int64_t park_begin(struct cl_kthread *k)
     return ns != 0 && !cl_work_visible(k) ? ns : 0;
 }
 
-/* It has a core again. Whether that was another's while k slept: since k lost it, or lay down without it. If that is not
- * told, as long as the one had it whom it was taken from for k: there may have been others before that one. */
+/* It has a core again. Whether that was another's while k slept: since k lost it, or lay down without it. If that is
+ * not told, as long as the one had it whom it was taken from for k: there may have been others before that one. */
 static void note_taken(struct cl_kthread *k)
 {
     struct cl_cores *c = k->sched->cores;

@@ -40,8 +40,8 @@
 struct CL_ALIGNED(64) cl_uthread {
     struct cl_context context; /* while it does not run */
     struct cl_uthread *next;   /* link in a cache, the depot, an overflow list, the inject queue */
-    /* While it waits and that is traced: CL_READY_ASKED, or the stamp of when it was made ready; else 0. Its own, then of
-     * who makes it ready. */
+    /* While it waits and that is traced: CL_READY_ASKED, or the stamp of when it was made ready; else 0. Its own, then
+     * of who makes it ready. */
     uint64_t ready_tsc;
     cl_uthread_fn fn;
     void *arg;
@@ -308,7 +308,8 @@ struct cl_uthread *cl_stack_get_foreign(struct cl_sched *s);
 
 /* uthread.c */
 void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint64_t join);
-/* Of one that was prepared: its function gets the address of so many bytes above its first frame, which are returned. */
+/* Of one that was prepared: its function gets the address of so many bytes above its first frame, which are
+ * returned. */
 void *cl_uthread_take_stack(struct cl_uthread *t, uint32_t bytes);
 /* Let one run that was prepared on k. */
 void cl_uthread_start(struct cl_kthread *k, struct cl_uthread *t);

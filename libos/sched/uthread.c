@@ -110,8 +110,8 @@ static CL_NOINLINE void after_rare(struct cl_kthread *k, enum cl_after_op op)
             ready_here(k, k->after.t);
         else
             cl_store_release(&k->front, k->after.t); /* release: its saved context */
-        /* The loop is to see to it, whatever the preemption flag is by then. Last: an interrupt just now would cede, and
-         * take this back (cl_cede_in_place). */
+        /* The loop is to see to it, whatever the preemption flag is by then. Last: an interrupt just now would cede,
+         * and take this back (cl_cede_in_place). */
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         k->preempt_pending = 1;
         break;

@@ -1,8 +1,8 @@
 /* Memory that compiled code takes and counts references to, in processes without numba.
  *
- * numba's code has such calls for arrays, lists and objects that it makes; it counts the references itself, in the first
- * word of a block, and reads the address of the data from the fourth (numba/core/runtime/nrtdynmod.py). corelane compile
- * has it call these functions instead of numba's (libos/objects/needs.py). */
+ * numba's code has such calls for arrays, lists and objects that it makes; it counts the references itself, in the
+ * first word of a block, and reads the address of the data from the fourth (numba/core/runtime/nrtdynmod.py). corelane
+ * compile has it call these functions instead of numba's (libos/objects/needs.py). */
 #include "memory.h"
 
 #include <corelane/libos/uthread.h>

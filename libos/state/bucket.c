@@ -1,5 +1,5 @@
-/* A token bucket: see corelane/libos/state.h. Time is kept in 256ths of a ns, so that the time between tokens is right to
- * half of one: 0.2 % at 10^9 tokens a second, 2 in 10^6 at 10^6. */
+/* A token bucket: see corelane/libos/state.h. Time is kept in 256ths of a ns, so that the time between tokens is right
+ * to half of one: 0.2 % at 10^9 tokens a second, 2 in 10^6 at 10^6. */
 #include <corelane/libos/state.h>
 #include <corelane/runtime/base.h>
 #include <corelane/runtime/clock.h>

@@ -1,17 +1,18 @@
-/* The machine's gaps: time that a kthread's thread did not have its CPU, or that passed between two looks of its loop at
- * the clock with nothing of ours between them. And those of its interpreter.
+/* The machine's gaps: time that a kthread's thread did not have its CPU, or that passed between two looks of its loop
+ * at the clock with nothing of ours between them. And those of its interpreter.
  *
- * By counters: the kernel says how long a thread has run, to the nanosecond, and how often it was switched away from. The
- * time that has passed since the last look, less that, less what the thread let go of itself (parks, cores that others
- * have), was taken. The host's part is in it where the kernel knows of it (steal time).
+ * By counters: the kernel says how long a thread has run, to the nanosecond, and how often it was switched away from.
+ * The time that has passed since the last look, less that, less what the thread let go of itself (parks, cores that
+ * others have), was taken. The host's part is in it where the kernel knows of it (steal time).
  *
- * A look is two system calls, about 1 us. There is one for each of the slowest requests of 20 us or more, for each other
- * such one in which the thread has been switched away from, and one each millisecond in which something comes and the
- * thread has been switched away from. That it has not been, the kernel says
+ * A look is two system calls, about 1 us. There is one for each of the slowest requests of 20 us or more, for each
+ * other such one in which the thread has been switched away from, and one each millisecond in which something comes and
+ * the thread has been switched away from. That it has not been, the kernel says
  * without a call: the page of a perf event of a thread (perf_event_open(2), a dummy software event, which needs no
- * privilege by default) has a word, `lock`, that changes when the thread is brought back to a CPU. While it stands still
- * the thread has run all the time. Such an event makes a switch dearer, by a part of a microsecond, so kthreads whose cores
- * move do without (cl_tracer_watch_thread is not called): of them a gap is told if the last look was a moment ago.
+ * privilege by default) has a word, `lock`, that changes when the thread is brought back to a CPU. While it stands
+ * still the thread has run all the time. Such an event makes a switch dearer, by a part of a microsecond, so kthreads
+ * whose cores move do without (cl_tracer_watch_thread is not called): of them a gap is told if the last look was a
+ * moment ago.
  *
  * Who was it? Where the thread was switched away from, the kernel is asked how long it stood in line for a CPU since
  * (/proc/thread-self/schedstat, 2 us): others ran there meanwhile. What is left of a gap it slept, or the machine took.
@@ -20,8 +21,8 @@
  *
  * By stamps: the loop looks at the clock each CLOCK_EVERY turns without work, and at each poll that brings something.
  *
- * Not seen: what takes the CPU inside a handler and is counted as that thread's, such as interrupts, and pauses of a host
- * that does not tell its guests. */
+ * Not seen: what takes the CPU inside a handler and is counted as that thread's, such as interrupts, and pauses of a
+ * host that does not tell its guests. */
 #include "internal.h"
 
 #include <errno.h>
@@ -141,8 +142,8 @@ static bool switched(const struct cl_tracer_counts *was, const struct cl_tracer_
     return was->switches != now->switches || was->sleeps != now->sleeps;
 }
 
-/* Look, and say in *gap what has been counted since the last time. False: there was none, or the kernel does not say. The
- * word is read first: who is brought back after that is found by the next look, with what it missed by then. */
+/* Look, and say in *gap what has been counted since the last time. False: there was none, or the kernel does not say.
+ * The word is read first: who is brought back after that is found by the next look, with what it missed by then. */
 static bool look(struct cl_tracer *t, struct cl_trace_gap *gap)
 {
     struct cl_tracer_seen was = t->seen, *now = &t->seen;

@@ -20,7 +20,8 @@ void cl_tracer_put_words(struct cl_tracer *t, const uint64_t words[CL_TRACE_WORD
 /* A record of what waits for no doorbell. */
 void cl_tracer_put(struct cl_tracer *t, const void *record);
 
-/* trace.c. What the kernel has counted of the thread of a message that took so long, if that is worth a look; 0: nothing.
+/* trace.c. What the kernel has counted of the thread of a message that took so long, if that is worth a look; 0:
+ * nothing.
  */
 uint64_t cl_tracer_counted(struct cl_tracer *t, uint64_t took, uint64_t id);
 /* Who waited for a core that was another's is told of. */
@@ -44,8 +45,9 @@ void cl_tracer_unwatch(struct cl_tracer *t);
 bool cl_tracer_switched(const struct cl_tracer *t);
 /* Once a millisecond: look, if the thread was switched away from. */
 void cl_tracer_check(struct cl_tracer *t);
-/* Look at what the kernel has counted since the last time, and tell of the time that it took. id: of the message that was
- * slow, or 0. Returns page faults, and times that the kernel took the CPU in the upper half; 0: nothing is known. */
+/* Look at what the kernel has counted since the last time, and tell of the time that it took. id: of the message that
+ * was slow, or 0. Returns page faults, and times that the kernel took the CPU in the upper half; 0: nothing is
+ * known. */
 uint64_t cl_tracer_look(struct cl_tracer *t, uint64_t id);
 
 /* sampled.c. */
@@ -56,8 +58,8 @@ void cl_tracer_tell_samples(struct cl_tracer *t);
 /* latency.c. The pages of so many kthreads: -ENOMEM. */
 int cl_tracer_latency_new(uint32_t n_rings, void **out);
 void cl_tracer_latency_delete(void *part, uint32_t n_rings);
-/* A service has that number from now on. The first have one after the other; those beyond CL_LATENCY_SERVICES are not told
- * of. */
+/* A service has that number from now on. The first have one after the other; those beyond CL_LATENCY_SERVICES are not
+ * told of. */
 void cl_tracer_latency_name(void *part, uint32_t n_rings, uint16_t service, const char *name);
 /* A message that was drawn took so many ticks. */
 void cl_tracer_latency_take(struct cl_tracer *t, uint16_t service, uint32_t took);

@@ -1,9 +1,9 @@
 /* Latency of services as histograms, from the stamps of the messages that are drawn (../../runtime/latency.h).
  *
- * Each kthread has pages of its own, in memory of the process; whoever shows them copies them (cl_trace_tell_latency). What is
- * recorded is the time from the first moment that is known of a message (the iokernel's pick-up, else the kthread's) to its
- * doorbell, or the end of its handler if it was not answered. Sampled: of those that are drawn. Full: of 1 in about
- * TELLS of them, since a record costs as much as a stamp. */
+ * Each kthread has pages of its own, in memory of the process; whoever shows them copies them (cl_trace_tell_latency).
+ * What is recorded is the time from the first moment that is known of a message (the iokernel's pick-up, else the
+ * kthread's) to its doorbell, or the end of its handler if it was not answered. Sampled: of those that are drawn. Full:
+ * of 1 in about TELLS of them, since a record costs as much as a stamp. */
 #include "internal.h"
 #include "../../runtime/latency.h"
 

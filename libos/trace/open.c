@@ -2,9 +2,9 @@
  *
  * A stamp costs 10 to 15 ns, and the handler of an echo some 60. So short handlers of a service that run one after the
  * other share their start and their end: from the stamp before the first until the doorbell that answers them, or until
- * something else begins on their kthread. Their records say by how many they are shared. Where one turns out to be long,
- * each of the next ALONE has a stamp of its own: what a slow service does is known for each request, and costs little
- * beside it.
+ * something else begins on their kthread. Their records say by how many they are shared. Where one turns out to be
+ * long, each of the next ALONE has a stamp of its own: what a slow service does is known for each request, and costs
+ * little beside it.
  *
  * Records are made of them when their end is known, in one go: that costs half of what it does beside each handler.
  * What they share is written once, in a group (runtime/trace.h): two stores a request in place of eight, and a ring

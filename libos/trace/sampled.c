@@ -1,18 +1,20 @@
-/* Where kthreads are, for who asks, where the kernel lets nobody sample them (perf_event_open(2), kernel.perf_event_paranoid):
- * by a signal, which each kthread's own CPU time sends it.
+/* Where kthreads are, for who asks, where the kernel lets nobody sample them (perf_event_open(2),
+ * kernel.perf_event_paranoid): by a signal, which each kthread's own CPU time sends it.
  *
- * Whoever may signal the process, its user and root, asks by SIGPROF with a value (cl_trace_ask_samples): so often a second,
- * for so long. The handler, on whichever thread it runs, sets the timers of all kthreads. Each timer's signal comes to its
- * kthread, whose handler notes where that was interrupted, and stops the timer when the time is over. Nothing runs, and
- * nothing is asked for, while nobody samples.
+ * Whoever may signal the process, its user and root, asks by SIGPROF with a value (cl_trace_ask_samples): so often a
+ * second, for so long. The handler, on whichever thread it runs, sets the timers of all kthreads. Each timer's signal
+ * comes to its kthread, whose handler notes where that was interrupted, and stops the timer when the time is over.
+ * Nothing runs, and nothing is asked for, while nobody samples.
  *
- * What the handler notes is a record, in memory of the tracer's. The kthread puts it into its ring at its next look, for the
- * handler may have come in the middle of another record. Both are of one thread: the compiler's order is enough.
+ * What the handler notes is a record, in memory of the tracer's. The kthread puts it into its ring at its next look,
+ * for the handler may have come in the middle of another record. Both are of one thread: the compiler's order is
+ * enough.
  *
- * Callers are found by frame pointers, as far as there are any. The kernel copies them, so that what is none is no fault.
+ * Callers are found by frame pointers, as far as there are any. The kernel copies them, so that what is none is no
+ * fault.
  *
- * Linux looks at timers of CPU time at its tick, so there are 100 to 1000 samples a second at most; each says for how many
- * it stands of those that were asked for. */
+ * Linux looks at timers of CPU time at its tick, so there are 100 to 1000 samples a second at most; each says for how
+ * many it stands of those that were asked for. */
 #include "internal.h"
 
 #include <errno.h>

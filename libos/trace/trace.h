@@ -52,7 +52,8 @@ struct cl_trace_call {
     bool drawn;
 };
 
-/* When a command of a group reached which stage, as stamps; 0: it did not. struct cl_trace_command says what they are. */
+/* When a command of a group reached which stage, as stamps; 0: it did not. struct cl_trace_command says what they
+ * are. */
 struct cl_trace_stages {
     uint64_t gone, sent, flush, written, durable, others, agreed;
     uint64_t index;
@@ -67,7 +68,8 @@ static inline void cl_trace_forget(struct cl_trace_open *o)
 }
 
 /* What the kernel has counted of a thread, ever: time on a CPU, page faults, times that it took the CPU, and that the
- * thread slept; and how long it stood in line for a CPU, of which it is asked only where it has been switched away from. */
+ * thread slept; and how long it stood in line for a CPU, of which it is asked only where it has been switched away
+ * from. */
 struct cl_tracer_counts {
     uint64_t cpu_ns, faults, switches, sleeps, waited_ns;
 };
@@ -191,15 +193,16 @@ void cl_trace_delete(struct cl_trace *trace);
 void cl_trace_measure_clocks(struct cl_trace *trace, const struct cl_clock *clock);
 /* Of kthread k; NULL of a NULL trace. */
 struct cl_tracer *cl_trace_tracer(struct cl_trace *trace, unsigned k);
-/* The entry of what answers on a port; 0 of a NULL trace, and if there is no room. The same answers twice. Any thread. */
+/* The entry of what answers on a port; 0 of a NULL trace, and if there is no room. The same answers twice. Any
+ * thread. */
 uint16_t cl_trace_service_of(struct cl_trace *trace, uint16_t kind, uint16_t port);
 /* What a kthread is answering: requests of a service that it has not counted yet (cl_tracer_served). */
 struct cl_trace_serving {
     uint64_t requests;
     uint16_t service;
 };
-/* Copy the latency of all services to what an iokernel reads of n_kthreads (cl_arena_latency). now: of each. Any thread, one
- * at a time. */
+/* Copy the latency of all services to what an iokernel reads of n_kthreads (cl_arena_latency). now: of each. Any
+ * thread, one at a time. */
 void cl_trace_tell_latency(const struct cl_trace *trace, void *out, uint32_t n_kthreads,
                            const struct cl_trace_serving *now);
 /* From about a millisecond on, of kthreads that get messages. -EINVAL. Any thread. */
@@ -218,11 +221,12 @@ void cl_tracer_slow(struct cl_tracer *t, uint64_t ticks);
 void cl_tracer_served(struct cl_tracer *t, uint16_t service, uint64_t n);
 /* An id for what is noted; it is recorded or not. */
 uint64_t cl_tracer_id(struct cl_tracer *t);
-/* A handler has waited: w has what, begin, object, holder and uthread. ready: when it was made ready; now: it runs. o: of
- * its message; NULL: of none. */
+/* A handler has waited: w has what, begin, object, holder and uthread. ready: when it was made ready; now: it runs. o:
+ * of its message; NULL: of none. */
 void cl_tracer_waited(struct cl_tracer *t, struct cl_trace_open *o, struct cl_trace_wait *w, uint64_t ready,
                       uint64_t now);
-/* A connection goes on that had stood still: a message of its own. Sampled: if it is drawn, as requests are, or was slow. */
+/* A connection goes on that had stood still: a message of its own. Sampled: if it is drawn, as requests are, or was
+ * slow. */
 void cl_tracer_stalled(struct cl_tracer *t, const struct cl_trace_stall *s);
 /* A call is over. Whether it is to be recorded, by cl_tracer_put_call. Fills in `drawn`. */
 bool cl_tracer_called(struct cl_tracer *t, struct cl_trace_call *c, uint64_t now);
@@ -239,8 +243,8 @@ void cl_tracer_end_open(struct cl_tracer *t);
 void cl_tracer_close_open(struct cl_tracer *t);
 /* What waits for a doorbell is answered, at `now`; 0: none was rung. */
 void cl_tracer_sent(struct cl_tracer *t, uint64_t now);
-/* Whoever may signal the process may have kthreads sampled from their start on. Before that; again does nothing. -EBUSY:
- * the signal is somebody else's; -ENOMEM. */
+/* Whoever may signal the process may have kthreads sampled from their start on. Before that; again does nothing.
+ * -EBUSY: the signal is somebody else's; -ENOMEM. */
 int cl_trace_sample_by_signal(struct cl_trace *trace);
 /* The calling thread is the kthread's, and can be sampled until it ends. */
 void cl_tracer_sample_thread(struct cl_tracer *t);

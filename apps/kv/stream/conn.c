@@ -162,8 +162,9 @@ static bool hold(struct kv_conn *c, const uint8_t *data, uint64_t len)
     return true;
 }
 
-/* in[0..len), the beginning of a command, cannot be kept. A value is refused now, and thrown away as it comes, as if nothing
- * of it had been kept before; of a line nobody knows where it ends. What is executed elsewhere is not refused here. */
+/* in[0..len), the beginning of a command, cannot be kept. A value is refused now, and thrown away as it comes, as if
+ * nothing of it had been kept before; of a line nobody knows where it ends. What is executed elsewhere is not refused
+ * here. */
 static void refuse_held(struct kv_conn *c, struct kv_side *side, const uint8_t *in, uint64_t len)
 {
     struct cl_kv_out out = {side->scratch, 0, CL_KV_ANSWER_ROOM, NULL, 0};

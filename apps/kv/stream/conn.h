@@ -10,18 +10,18 @@
  *        answers is not read from
  * A turn executes as many commands as memcached's -R says (cl_kv_front_config.requests_per_event). If more have come
  * they are the transport's to give again, in a later turn, when others that are ready have had theirs.
- * What is kept is bounded: `in` by the longest line or the largest item, `out` by one answer of the command layer; and by the
- * front's budget for all connections together (front.h). What finds no memory is refused as memcached 1.6 refuses it:
- *   a value      SERVER_ERROR out of memory storing object; it is thrown away as it comes
+ * What is kept is bounded: `in` by the longest line or the largest item, `out` by one answer of the command layer; and
+ * by the front's budget for all connections together (front.h). What finds no memory is refused as memcached 1.6
+ *   refuses it: a value      SERVER_ERROR out of memory storing object; it is thrown away as it comes
  *   a line       SERVER_ERROR out of memory reading request, and the connection is over
  *   an answer    SERVER_ERROR out of memory writing get response, and the connection is over
- * Where somebody else executes (front.h, kv_elsewhere), a connection has one turn of commands under way, and takes nothing
- * before its answer has come and gone.
+ * Where somebody else executes (front.h, kv_elsewhere), a connection has one turn of commands under way, and takes
+ * nothing before its answer has come and gone.
  * A line of more than KV_LINE_PATIENCE bytes that has not ended and is no get or gets ends the connection without a
  * word, as in memcached.
  *
- * Threads: whoever works on a connection works alone; he brings what belongs to his thread (kv_side). What `stats conns`
- * shows of a connection are words that anybody reads (relaxed). */
+ * Threads: whoever works on a connection works alone; he brings what belongs to his thread (kv_side). What `stats
+ * conns` shows of a connection are words that anybody reads (relaxed). */
 #ifndef CORELANE_APPS_KV_STREAM_CONN_H
 #define CORELANE_APPS_KV_STREAM_CONN_H
 
@@ -93,8 +93,9 @@ struct kv_conn {
 #define KV_CONN_HOT (3 * CL_CACHELINE)
 _Static_assert(offsetof(struct kv_conn, out.len) + sizeof(uint64_t) <= KV_CONN_HOT, "three lines for a command");
 
-/* A turn: execute what comes. Returns how many bytes were taken: all, or fewer while the peer does not read or (c->yields)
- * when the turn is over; what was not is given again, for which the transport of one that yields has to see. */
+/* A turn: execute what comes. Returns how many bytes were taken: all, or fewer while the peer does not read or
+ * (c->yields) when the turn is over; what was not is given again, for which the transport of one that yields has to
+ * see. */
 int64_t kv_conn_take(struct kv_conn *c, struct kv_side *side, const uint8_t *data, int64_t len);
 /* There may be room again: send what waits, and go on with the command that waits. False: there is still none. */
 bool kv_conn_go_on(struct kv_conn *c, struct kv_side *side);
@@ -113,7 +114,8 @@ static inline bool kv_conn_watches(const struct kv_conn *c)
 void kv_conn_show(struct kv_conn *c, struct kv_side *side);
 /* For who executes elsewhere. Send an answer from inside of `run`; what finds no room is kept. */
 void kv_conn_say(struct kv_conn *c, struct kv_side *side, const uint8_t *data, uint64_t len);
-/* The turn that was under way is answered: from anywhere on the connection's kthread. `ends`: nothing is executed after it. */
+/* The turn that was under way is answered: from anywhere on the connection's kthread. `ends`: nothing is executed after
+ * it. */
 void kv_conn_answered(struct kv_conn *c, const uint8_t *data, uint64_t len, bool ends);
 /* Free what it holds. */
 void kv_conn_release(struct kv_conn *c);

@@ -1,8 +1,8 @@
 /* What the servers of a store share: how they were set up, who is connected, and how much memory connections hold.
  *
  * Connections stand in a table of max_connections places, which is made with the front and touched as it fills. A place
- * is taken and given back under a lock, by whoever opens and closes a connection; in between it belongs to whoever works
- * on the connection. Places are never freed before the front is, so `stats conns` may read any of them.
+ * is taken and given back under a lock, by whoever opens and closes a connection; in between it belongs to whoever
+ * works on the connection. Places are never freed before the front is, so `stats conns` may read any of them.
  * Budget: memory that connections hold (conn.h) beside their places, for all of them together.
  * Through kv_front_ops (../front.h) the commands `stats`, `stats settings` and `stats conns` show all that. */
 #ifndef CORELANE_APPS_KV_STREAM_FRONT_H
@@ -52,8 +52,8 @@ CL_API void cl_kv_front_delete(struct cl_kv_front *front);
 CL_API void cl_kv_front_counts(const struct cl_kv_front *front, struct cl_kv_front_counts *out);
 // cffi: end
 
-/* Who executes commands in the store's place, and answers later: one turn of a connection at a time. A closed connection is
- * known by its state and serial. */
+/* Who executes commands in the store's place, and answers later: one turn of a connection at a time. A closed
+ * connection is known by its state and serial. */
 struct kv_elsewhere {
     void *arg;
     /* Begin a turn with the first commands of in[0..len), at least one if it is complete, or with the next part of a

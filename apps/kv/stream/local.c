@@ -1,5 +1,5 @@
-/* See local.h. One epoll set; a connection is in it for what it waits for: bytes, or room for its answers. What comes is
- * looked at first and taken off the socket when the connection has taken it, so nothing has to be kept here. */
+/* See local.h. One epoll set; a connection is in it for what it waits for: bytes, or room for its answers. What comes
+ * is looked at first and taken off the socket when the connection has taken it, so nothing has to be kept here. */
 #include "local.h"
 #include "shown.h"
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Connections of TCP in the event form (corelane/libos/tcp.h): run to completion on the kthread that works on one.
  *
- * What a burst has brought for all connections is looked at first (on_ahead), so that its cache misses overlap; the first
- * `data` of the burst sends for the items of all.
+ * What a burst has brought for all connections is looked at first (on_ahead), so that its cache misses overlap; the
+ * first `data` of the burst sends for the items of all.
  *
  * Nothing here blocks, so the number of the kthread stays true through a callback. A burst of commands is what one call
  * of `data` brings, a frame or a chunk; its answers are one write.

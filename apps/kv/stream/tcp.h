@@ -7,8 +7,8 @@
 #include "front.h"
 
 // cffi: begin
-/* Serve the front's store on its TCP port. A kthread works through the store's thread of the same number: the store needs
- * one for each. -EADDRINUSE, -EINVAL (too few threads, no port), -ENOMEM. The front must outlive the runtime. */
+/* Serve the front's store on its TCP port. A kthread works through the store's thread of the same number: the store
+ * needs one for each. -EADDRINUSE, -EINVAL (too few threads, no port), -ENOMEM. The front must outlive the runtime. */
 CL_API int cl_kv_listen_tcp(struct cl_kv_front *front, struct cl_runtime *rt);
 // cffi: end
 

@@ -1,18 +1,20 @@
 /* Elections: the timeout, pre-vote (thesis 9.6), votes, and who refuses to vote while a leader is heard from (4.2.3).
  *
- * Split votes. Two nodes that stand at the same time share the votes, and a whole timeout goes by before the next try. So of two
- * that ask for pre-votes at the same time one gives way, and who granted a pre-vote does not stand itself until that campaign
- * should be over: once each before it stands itself, so that nobody who cannot win holds others back for long. Where votes were
- * split all the same, the next try comes after some heartbeats and not after a timeout. None of this decides who may be elected.
+ * Split votes. Two nodes that stand at the same time share the votes, and a whole timeout goes by before the next try.
+ * So of two that ask for pre-votes at the same time one gives way, and who granted a pre-vote does not stand itself
+ * until that campaign should be over: once each before it stands itself, so that nobody who cannot win holds others
+ * back for long. Where votes were split all the same, the next try comes after some heartbeats and not after a timeout.
+ * None of this decides who may be elected.
  *
- * Slow disks. A candidate asks when its own vote is durable, and is answered when the others' votes are. Where one write takes as
- * long as the timeout, no campaign would be over before the next one began, for good. So nobody stands while its term and vote are
- * being written, timeouts begin when they are written, in proportion to what that took, and grow with campaigns in vain.
+ * Slow disks. A candidate asks when its own vote is durable, and is answered when the others' votes are. Where one
+ * write takes as long as the timeout, no campaign would be over before the next one began, for good. So nobody stands
+ * while its term and vote are being written, timeouts begin when they are written, in proportion to what that took, and
+ * grow with campaigns in vain.
  *
- * Disks that are not alike. Who has a fast one would try again many times while the others write their votes, and give them a newer
- * term to write each time. So who writes its vote grants no pre-vote meanwhile, and a candidate that has gone back to asking for
- * pre-votes, or has given way, still takes late votes of its term: its own is its own for all of the term, and its log is as those who
- * vote were told as long as no leader of that term is heard. */
+ * Disks that are not alike. Who has a fast one would try again many times while the others write their votes, and give
+ * them a newer term to write each time. So who writes its vote grants no pre-vote meanwhile, and a candidate that has
+ * gone back to asking for pre-votes, or has given way, still takes late votes of its term: its own is its own for all
+ * of the term, and its log is as those who vote were told as long as no leader of that term is heard. */
 #include "internal.h"
 #include <errno.h>
 
@@ -28,7 +30,8 @@ static uint64_t next_random(struct cl_raft *r)
 #define PATIENT_TRIES 2u  /* campaigns in vain before the timeout grows */
 #define MOST_DOUBLINGS 4u /* of it */
 
-/* The timeout's lower half: for who hears a leader, as configured; for who knows none, what campaigns take on these disks. */
+/* The timeout's lower half: for who hears a leader, as configured; for who knows none, what campaigns take on these
+ * disks. */
 static uint64_t patience(const struct cl_raft *r)
 {
     uint64_t ticks = r->config.election_ticks;
@@ -45,8 +48,8 @@ void raft_reset_timeout(struct cl_raft *r)
     r->timeout = (uint32_t)(ticks + next_random(r) % ticks);
 }
 
-/* Ticks for a campaign to be over in, drawn: at first of some heartbeats, in which a message goes and comes, and longer with
- * each try that came to nothing. */
+/* Ticks for a campaign to be over in, drawn: at first of some heartbeats, in which a message goes and comes, and longer
+ * with each try that came to nothing. */
 static uint32_t campaign_ticks(struct cl_raft *r)
 {
     uint64_t ticks = (uint64_t)r->config.heartbeat_ticks << cl_min(r->tries, 20u);
@@ -60,8 +63,8 @@ bool raft_promotable(const struct cl_raft *r)
         return false;
     if (raft_is_voter(&r->members, r->config.id))
         return true;
-    /* Left out by a configuration that may not be committed: who stays may need an entry that only this node can give it, so
-     * it may still become the leader (thesis 4.2.2). */
+    /* Left out by a configuration that may not be committed: who stays may need an entry that only this node can give
+     * it, so it may still become the leader (thesis 4.2.2). */
     struct cl_raft_members before;
     uint64_t at;
     if (r->members_index <= r->commit)
@@ -70,21 +73,22 @@ bool raft_promotable(const struct cl_raft *r)
     return raft_is_voter(&before, r->config.id);
 }
 
-/* A leader may read by a lease that this node granted when it last heard from one, perhaps before it was started again. That it
- * learnt of a newer term since, and so knows no leader, changes nothing for that one. */
+/* A leader may read by a lease that this node granted when it last heard from one, perhaps before it was started again.
+ * That it learnt of a newer term since, and so knows no leader, changes nothing for that one. */
 bool raft_promised(const struct cl_raft *r)
 {
     return r->ticks < r->promised_until;
 }
 
-/* A live leader is known, so nobody is to become another. A leader counts: it steps down by itself when it has lost its quorum. */
+/* A live leader is known, so nobody is to become another. A leader counts: it steps down by itself when it has lost its
+ * quorum. */
 static bool sticky(const struct cl_raft *r)
 {
     return r->role == CL_RAFT_LEADER || (r->leader && r->elapsed < r->config.election_ticks);
 }
 
-/* Not to be answered at all, unless a leader gave the order: who asks may ask again when the promise is over. Of our own term only
- * a vote is withheld: a pre-vote of it comes from a node that lags, and is told so. */
+/* Not to be answered at all, unless a leader gave the order: who asks may ask again when the promise is over. Of our
+ * own term only a vote is withheld: a pre-vote of it comes from a node that lags, and is told so. */
 bool raft_refuses_votes(const struct cl_raft *r, const struct cl_raft_msg *m)
 {
     if (m->term > r->term)
@@ -169,7 +173,8 @@ void raft_campaign(struct cl_raft *r, bool force)
         r->peers[i].voted = 0;
 }
 
-/* The candidate's own vote counts now, and it may ask the others. Who voted for another waits for that one from now on. */
+/* The candidate's own vote counts now, and it may ask the others. Who voted for another waits for that one from now
+ * on. */
 void raft_on_vote_durable(struct cl_raft *r)
 {
     if (!raft_hard_ok(r))
@@ -237,8 +242,8 @@ static void rivalled(struct cl_raft *r)
     r->timeout = cl_min(r->timeout, r->elapsed + campaign_ticks(r));
 }
 
-/* m->term is the term that the sender would campaign in, ours or a later one; nothing of ours changes. A term that is ours
- * already is only asked for by nodes that lag. */
+/* m->term is the term that the sender would campaign in, ours or a later one; nothing of ours changes. A term that is
+ * ours already is only asked for by nodes that lag. */
 int raft_on_prevote(struct cl_raft *r, const struct cl_raft_msg *m)
 {
     bool grant = m->term > r->term && up_to_date(r, m);

@@ -1,4 +1,5 @@
-/* A follower's side of replication: AppendEntries, where the logs differ, and acknowledgements once entries are durable. */
+/* A follower's side of replication: AppendEntries, where the logs differ, and acknowledgements once entries are
+ * durable. */
 #include "internal.h"
 #include <errno.h>
 
@@ -30,8 +31,8 @@ static void refuse_append(struct cl_raft *r, const struct cl_raft_msg *m)
 
 #define CONTRADICTS (-EBADMSG)
 
-/* Who leads does not have what was committed: a majority's logs were lost, or old copies put in their place. Nothing of it
- * is taken, no snapshot either (raft_on_snapshot), and somebody has to be told. */
+/* Who leads does not have what was committed: a majority's logs were lost, or old copies put in their place. Nothing of
+ * it is taken, no snapshot either (raft_on_snapshot), and somebody has to be told. */
 static void contradicted(struct cl_raft *r, const struct cl_raft_msg *m)
 {
     cl_store_relaxed(&r->count.contradicting_node, m->from); /* relaxed: whoever watches reads it */
@@ -76,7 +77,8 @@ static int take_entries(struct cl_raft *r, const struct cl_raft_msg *m)
         rc = take_entry(r, index + 1, &e);
         index += !rc;
     }
-    /* An append that brings nothing new says nothing about room: a leader told that there is some sends a window full. */
+    /* An append that brings nothing new says nothing about room: a leader told that there is some sends a window
+     * full. */
     r->full = rc == 1 || (r->full && r->count.entries_appended == appended);
     if (r->count.entries_appended > appended) /* behind what is here, so it is there, too */
         cl_store_relaxed(&r->count.contradicting_node, 0);

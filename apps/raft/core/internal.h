@@ -19,8 +19,8 @@ struct raft_slot {
     uint32_t bytes, generation, kind;
 };
 
-/* The entries since the last compaction: a ring of slots and a ring of bytes. An entry's bytes are never split: one that would
- * reach over the ring's end begins at its start. log.c */
+/* The entries since the last compaction: a ring of slots and a ring of bytes. An entry's bytes are never split: one
+ * that would reach over the ring's end begins at its start. log.c */
 struct raft_log {
     struct raft_slot *slots;
     uint8_t *bytes;
@@ -234,9 +234,11 @@ int raft_on_snapshot(struct cl_raft *r, const struct cl_raft_msg *m);
 int raft_on_snapshot_reply(struct cl_raft *r, struct raft_peer *p, const struct cl_raft_msg *m);
 bool raft_poll_snapshot(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *m);
 void raft_drop_covered(struct cl_raft *r);
-/* Append an entry that must not be refused as long as there is something that the snapshot covers: what is kept behind it goes. -ENOSPC. */
+/* Append an entry that must not be refused as long as there is something that the snapshot covers: what is kept behind
+ * it goes. -ENOSPC. */
 int raft_append(struct cl_raft *r, uint64_t term, uint32_t kind, const void *data, uint32_t bytes);
-/* Of a leader: what is kept behind the snapshot, and all that are heard from have. Whether any of it was there to go. */
+/* Of a leader: what is kept behind the snapshot, and all that are heard from have. Whether any of it was there to
+ * go. */
 bool raft_drop_held_by_all(struct cl_raft *r);
 void raft_snapshot_begin(struct cl_raft *r, struct raft_peer *p);
 void raft_snapshot_tick(struct cl_raft *r, struct raft_peer *p);

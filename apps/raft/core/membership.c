@@ -35,7 +35,8 @@ static uint32_t union_of(const struct cl_raft_members *m, uint32_t out[3 * CL_RA
     return n;
 }
 
-/* Someone votes, nobody is there twice, and a learner does not vote, except that it still may in the outgoing configuration. */
+/* Someone votes, nobody is there twice, and a learner does not vote, except that it still may in the outgoing
+ * configuration. */
 bool raft_members_valid(const struct cl_raft_members *m)
 {
     if (!m->n_voters || m->n_voters > CL_RAFT_MAX_NODES || m->n_outgoing > CL_RAFT_MAX_NODES ||
@@ -117,8 +118,8 @@ bool raft_members_appended(struct cl_raft *r, uint64_t index, const uint8_t *dat
     return true;
 }
 
-/* A node that joined was never told who was there first. It learns it from the first change that it holds, which names the voters that
- * it begins with; learners of before stay unknown. */
+/* A node that joined was never told who was there first. It learns it from the first change that it holds, which names
+ * the voters that it begins with; learners of before stay unknown. */
 static void first_members(const struct cl_raft *r, struct cl_raft_members *out)
 {
     for (uint64_t i = r->log.first; i <= r->log.last; i++) {
@@ -206,8 +207,8 @@ void raft_members_committed(struct cl_raft *r)
         struct cl_raft_members m = r->members;
         m.n_outgoing = 0;
         memset(m.outgoing, 0, sizeof(m.outgoing));
-        /* If the log is full: with the next heartbeats. What the outgoing ones lack is committed now if the incoming ones have it, and there
-         * may be nobody left who would say anything more. */
+        /* If the log is full: with the next heartbeats. What the outgoing ones lack is committed now if the incoming
+         * ones have it, and there may be nobody left who would say anything more. */
         if (!append_members(r, &m))
             raft_advance_commit(r);
         return;

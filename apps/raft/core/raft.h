@@ -7,13 +7,14 @@
  *
  *   cl_raft_ready(raft, &ready)         what to do now; each thing is handed over once
  *     ready.truncate_from               1. drop durable entries from there on
- *     ready.first .. ready.last         2. write these entries (cl_raft_entry), after 1; when entry i is durable, and all
- *                                          before it: cl_raft_persisted(raft, i, its term, its generation)
- *     ready.hard                        3. write term and vote, in any order with 2; when durable: cl_raft_hard_persisted
- *     ready.apply_first .. apply_last   4. committed: apply these in order, then cl_raft_applied(raft, i)
+ *     ready.first .. ready.last         2. write these entries (cl_raft_entry), after 1; when entry i is durable, and
+ *                                          all before it: cl_raft_persisted(raft, i, its term, its generation)
+ *     ready.hard                        3. write term and vote, in any order with 2; when durable:
+ *     cl_raft_hard_persisted ready.apply_first .. apply_last   4. committed: apply these in order, then
+ *     cl_raft_applied(raft, i)
  *     ready.chunk                       5. a piece of a snapshot that the leader sends (see below)
- *   cl_raft_poll_message(raft, &msg)    until 0: encode (wire.h's cl_raft_encode) and send. Do not wait for the writes first:
- *                                       what must wait for a write is not there before persisted() was called.
+ *   cl_raft_poll_message(raft, &msg)    until 0: encode (wire.h's cl_raft_encode) and send. Do not wait for the writes
+ *                                       first: what must wait for a write is not there before persisted() was called.
  *   cl_raft_poll_read(raft, &read)      until 0: reads that may be answered once `read.index` is applied
  *
  * Persistence. Nothing that promises anything leaves before what it promises is durable: a granted vote waits for the
@@ -246,7 +247,8 @@ struct cl_raft_status {
     uint32_t n_peers;
     uint32_t gone_back; /* the last member whose log lacks what it had acknowledged and was committed; 0: none */
     uint32_t
-        contradicts; /* the last node that led, in this node's eyes, without what is committed here; 0: none, or one with it since */
+        contradicts; /* the last node that led, in this node's eyes, without what is committed here; 0: none, or one
+                      * with it since */
     struct cl_raft_members members;
     struct cl_raft_peer peers[CL_RAFT_MAX_NODES]; /* leader: the others */
 };
@@ -300,7 +302,8 @@ CL_API void cl_raft_delete(struct cl_raft *raft);
  * configuration. */
 CL_API int cl_raft_restore(struct cl_raft *raft, uint64_t term, uint32_t vote, uint64_t snapshot_index,
                            uint64_t snapshot_term, uint64_t snapshot_bytes, const struct cl_raft_members *members);
-/* After the entries: those up to `index` are known to be committed. What the log does not hold of them does not count. */
+/* After the entries: those up to `index` are known to be committed. What the log does not hold of them does not
+ * count. */
 CL_API void cl_raft_restore_commit(struct cl_raft *raft, uint64_t index);
 /* The next durable entry: snapshot_index + 1, ... -EINVAL: not the next, or its term goes back; -ENOSPC. */
 CL_API int cl_raft_restore_entry(struct cl_raft *raft, uint64_t term, uint32_t kind, const uint8_t *data,
@@ -320,7 +323,8 @@ CL_API void cl_raft_missed_ticks(struct cl_raft *raft, uint32_t ticks);
 CL_API int cl_raft_propose(struct cl_raft *raft, const void *data, uint32_t bytes, uint64_t *index, uint64_t *term);
 /* Batches. What is proposed while a batch is on its way to be committed gathers, and goes as one when that is committed
  * or a tick has gone by: one write to the disk, and one message to each follower if it fits. After cl_raft_hold a batch
- * goes only by cl_raft_let_go, whatever is on its way: the oldest `entries` of what waits, or all if there are fewer. */
+ * goes only by cl_raft_let_go, whatever is on its way: the oldest `entries` of what waits, or all if there are
+ * fewer. */
 CL_API void cl_raft_hold(struct cl_raft *raft);
 CL_API void cl_raft_let_go(struct cl_raft *raft, uint64_t entries);
 /* A leader's batches go to a quorum first, and to the others with the next tick, or when a message's worth is held back

@@ -223,8 +223,8 @@ void raft_peer_ends(struct cl_raft *r, struct raft_peer *p, uint64_t index)
         cl_store_relaxed(&r->count.gone_back_node, p->gone_back ? p->id : 0); /* relaxed: whoever watches reads it */
 }
 
-/* Whether a node's answer counts: its log holds what it acknowledged before. A reject says where the log ends at most, of
- * what is ours too; one that was sent before that acknowledgement says nothing. */
+/* Whether a node's answer counts: its log holds what it acknowledged before. A reject says where the log ends at most,
+ * of what is ours too; one that was sent before that acknowledgement says nothing. */
 static bool log_is_whole(struct cl_raft *r, struct raft_peer *p, const struct cl_raft_msg *m)
 {
     bool reject = m->flags & CL_RAFT_REJECT;

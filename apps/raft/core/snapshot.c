@@ -3,7 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Entries are kept behind a snapshot for followers that lag a little, as long as they take a quarter of the memory at most. */
+/* Entries are kept behind a snapshot for followers that lag a little, as long as they take a quarter of the memory at
+ * most. */
 static uint64_t first_kept(const struct cl_raft *r, uint64_t index)
 {
     uint64_t first = index > r->config.trailing_entries ? index - r->config.trailing_entries + 1 : 1;
@@ -32,8 +33,8 @@ static bool drop_before(struct cl_raft *r, uint64_t keep)
     return true;
 }
 
-/* Drop what the newest snapshot covers, but for what is kept behind it: nothing is, once an entry was refused for want of room. The
- * leader sends no more before it hears that there is some. */
+/* Drop what the newest snapshot covers, but for what is kept behind it: nothing is, once an entry was refused for want
+ * of room. The leader sends no more before it hears that there is some. */
 void raft_drop_covered(struct cl_raft *r)
 {
     if (!drop_before(r, r->full ? r->snapshot_index + 1 : first_kept(r, r->snapshot_index)))
@@ -121,8 +122,8 @@ static void send_again_from_acked(struct raft_peer *p)
 void raft_snapshot_tick(struct cl_raft *r, struct raft_peer *p)
 {
     p->snap_wait = 0;
-    /* From the start, for the receiver may have begun anew and its word of it been lost. It answers the first chunk with
-     * how far it is, and the transfer goes on from there. */
+    /* From the start, for the receiver may have begun anew and its word of it been lost. It answers the first chunk
+     * with how far it is, and the transfer goes on from there. */
     if (p->state == CL_RAFT_SNAPSHOTTING && ++p->snap_stall >= r->config.election_ticks)
         send_anew(r, p);
 }

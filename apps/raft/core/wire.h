@@ -8,8 +8,9 @@
  *    88  u32 n_entries, u32 data_bytes                         96  u64 group_settings
  *   104  u64 incarnation           112  u64 first_voters        120  entries; or a configuration and a snapshot's chunk
  *
- * An entry: u64 term, u32 bytes, u32 kind, its bytes. A configuration: u8 voters, u8 outgoing, u8 learners, u8 0, then their
- * ids, u32 each. Version 5, since which a node with a log has an incarnation, too. A decoder refuses what it does not know; there is nothing optional. */
+ * An entry: u64 term, u32 bytes, u32 kind, its bytes. A configuration: u8 voters, u8 outgoing, u8 learners, u8 0, then
+ * their ids, u32 each. Version 5, since which a node with a log has an incarnation, too. A decoder refuses what it does
+ * not know; there is nothing optional. */
 #ifndef CORELANE_APPS_RAFT_CORE_WIRE_H
 #define CORELANE_APPS_RAFT_CORE_WIRE_H
 
@@ -29,8 +30,8 @@ struct cl_raft_wire_counters {
 
 /* Bytes that cl_raft_encode will write. */
 CL_API uint32_t cl_raft_encoded_bytes(const struct cl_raft_msg *msg);
-/* Encode a message that cl_raft_poll_message gave, before anything else goes into `raft`: its entries are read from the log. A
- * snapshot's chunk is msg->data. Returns the bytes written, or -EMSGSIZE. */
+/* Encode a message that cl_raft_poll_message gave, before anything else goes into `raft`: its entries are read from the
+ * log. A snapshot's chunk is msg->data. Returns the bytes written, or -EMSGSIZE. */
 CL_API int64_t cl_raft_encode(const struct cl_raft *raft, const struct cl_raft_msg *msg, uint8_t *out, uint64_t room);
 /* Check and decode; msg->data points into `in`. 0, or -EINVAL, counted. */
 CL_API int cl_raft_decode(uint64_t cluster, const uint8_t *in, uint64_t len, struct cl_raft_msg *msg,

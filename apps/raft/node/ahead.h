@@ -2,10 +2,10 @@
  * replicated values (resp_machine.h). A port has clients on that engine: ../service/resp.c, or the simulation.
  *
  * What the engine has done goes into the log as units, in its order, and replies are held until the units that they may
- * tell of are committed (../../resp/durable.h). Replies that tell of no new unit, those to reads, are held until a query,
- * asked after them, has found this node's epoch: at that instant, and so when the read was done, no other node executed
- * commands. So whatever a client is told is in the group's log, and nobody is told what is out of date, by lease and
- * without. That the group answers in any order does no harm: `items` are released in theirs.
+ * tell of are committed (../../resp/durable.h). Replies that tell of no new unit, those to reads, are held until a
+ * query, asked after them, has found this node's epoch: at that instant, and so when the read was done, no other node
+ * executed commands. So whatever a client is told is in the group's log, and nobody is told what is out of date, by
+ * lease and without. That the group answers in any order does no harm: `items` are released in theirs.
  *
  *   FOLLOWS  an engine without values, which says who leads
  *   OPENS    this node leads, and has proposed an epoch of its own
@@ -13,12 +13,14 @@
  *   LEADS    it is behind the port
  *
  * An answer that is no good, or another leader, ends LEADS: the engine goes, with what was not committed, and all
- * connections with it; for who waits for a reply the outcome is not known. A leader that stays one opens the next epoch.
+ * connections with it; for who waits for a reply the outcome is not known. A leader that stays one opens the next
+ * epoch.
  *
  * Transitions are made in raft_ahead_turn alone, never in a call from the port or the node, which would not find its
  * engine again. One thread at a time.
  *
- * Tests: tests/apps/raft/sim/test_resp.py, which shows that mistakes here are found; tests/apps/raft/node/test_ahead.py. */
+ * Tests: tests/apps/raft/sim/test_resp.py, which shows that mistakes here are found;
+ * tests/apps/raft/node/test_ahead.py. */
 #ifndef CORELANE_APPS_RAFT_NODE_AHEAD_H
 #define CORELANE_APPS_RAFT_NODE_AHEAD_H
 
@@ -81,8 +83,8 @@ struct raft_ahead {
 int raft_ahead_new(struct raft_ahead *a, const struct raft_ahead_config *config, char err[256]);
 /* The port lets go of a->front before. */
 void raft_ahead_delete(struct raft_ahead *a);
-/* Take up leadership, or let go of it, if it has changed. True: there is more to be done at once. Not in a call from the
- * port or the node. */
+/* Take up leadership, or let go of it, if it has changed. True: there is more to be done at once. Not in a call from
+ * the port or the node. */
 bool raft_ahead_turn(struct raft_ahead *a);
 /* Give the group what the engine has done: before each poll of the node. True: a turn is to come at once. */
 bool raft_ahead_give(struct raft_ahead *a, uint64_t now_ns);

@@ -1,14 +1,16 @@
-/* Which of two ways commits sooner. Time goes in rounds of batches. In the first ones both ways have half of the batches; later the better one
- * has all but the last sixteenth, which is the other one's, so that what changes is noticed. While the other one is clearly worse,
- * by an eighth, each round is twice as long as the last, up to 64 times what the other one has of it: its batches are the
- * slow ones. A round in which batches take a quarter longer or shorter than they did ends early, and the next one is short again.
+/* Which of two ways commits sooner. Time goes in rounds of batches. In the first ones both ways have half of the
+ * batches; later the better one has all but the last sixteenth, which is the other one's, so that what changes is
+ * noticed. While the other one is clearly worse, by an eighth, each round is twice as long as the last, up to 64 times
+ * what the other one has of it: its batches are the slow ones. A round in which batches take a quarter longer or
+ * shorter than they did ends early, and the next one is short again.
  *
- * What counts is how long batches take in the mean, from going to being committed: a mean has the slow ones in it, and those are what the
- * ways may differ in.
+ * What counts is how long batches take in the mean, from going to being committed: a mean has the slow ones in it, and
+ * those are what the ways may differ in.
  *
- * The means are of the last rounds, a round of each way weighing the same, so a load that changes changes both. After the first
- * ones the better way is taken, by however little; then the other one once it is better by a twentieth, and LEAST_ROUNDS after the last change at the earliest. The first batch after each change
- * meets what the way before has left to do (entries that were held back, writes of who was not waited for), so it counts for that one.
+ * The means are of the last rounds, a round of each way weighing the same, so a load that changes changes both. After
+ * the first ones the better way is taken, by however little; then the other one once it is better by a twentieth, and
+ * LEAST_ROUNDS after the last change at the earliest. The first batch after each change meets what the way before has
+ * left to do (entries that were held back, writes of who was not waited for), so it counts for that one.
  *
  * Pure: no clock, no randomness. */
 #include "chooser.h"

@@ -58,7 +58,8 @@ static bool is_refused(struct cl_raft_node *node, const uint8_t *data, uint32_t 
     return true;
 }
 
-/* Before the first command of a group a leader draws its random word. Of several that are in the log the first counts. */
+/* Before the first command of a group a leader draws its random word. Of several that are in the log the first
+ * counts. */
 static int draw_seed(struct cl_raft_node *node)
 {
     uint8_t entry[CL_RAFT_COMMAND_HEADER] = {0};

@@ -6,9 +6,9 @@
  * for as long as it is off, and not all at once: a session lasts for half of session_ms at least. Only the first stamp
  * of a group is taken as it is; if it was wrong, an operator sets the clock by an entry of its own, also back.
  *
- * The stamp before is the leader's own; in the beginning the newest in its log, which was given when it was applied here
- * at the latest. What the log holds and is not applied counts, too: a stamp that is older than one of those moves nothing
- * on, and one that does not know what an operator set the clock to takes it back.
+ * The stamp before is the leader's own; in the beginning the newest in its log, which was given when it was applied
+ * here at the latest. What the log holds and is not applied counts, too: a stamp that is older than one of those moves
+ * nothing on, and one that does not know what an operator set the clock to takes it back.
  *
  * Where nothing is written the clock would stand still, and nothing would expire. So for a state machine that ages a
  * leader that is asked for a read proposes an entry of its own when its newest stamp is older than ages_ms, and the

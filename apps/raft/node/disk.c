@@ -1,11 +1,11 @@
-/* What a node writes to its log (corelane/libos/log.h). Record i of the log is entry i; its tag is the term. Term and vote are the
- * log's meta blob. Without a log all is durable at once.
+/* What a node writes to its log (corelane/libos/log.h). Record i of the log is entry i; its tag is the term. Term and
+ * vote are the log's meta blob. Without a log all is durable at once.
  *
- * Entries, meta, truncations and restarts are acknowledged in the order in which they were asked for, so the requests in flight
- * are a ring, and an acknowledgement that is not the oldest's turn stops the node: its slot might be another's by now. Trims and
- * snapshots are durable in an order of their own (by the superblock) and have no place in it. What the log does not take for now
- * (its buffers are full) waits as numbers, not as data: entries are read from the core when it is their turn, so what was
- * truncated meanwhile is never written. */
+ * Entries, meta, truncations and restarts are acknowledged in the order in which they were asked for, so the requests
+ * in flight are a ring, and an acknowledgement that is not the oldest's turn stops the node: its slot might be
+ * another's by now. Trims and snapshots are durable in an order of their own (by the superblock) and have no place in
+ * it. What the log does not take for now (its buffers are full) waits as numbers, not as data: entries are read from
+ * the core when it is their turn, so what was truncated meanwhile is never written. */
 #include "disk.h"
 #include "../core/bytes.h"
 #include <errno.h>

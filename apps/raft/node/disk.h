@@ -7,8 +7,8 @@
 #include "internal.h"
 
 #define NODE_META_MAGIC 0x4d524c43u /* "CLRM" */
-/* u32 magic, u32 version, u64 cluster, u64 term, u32 vote, u32 id, u64 machine's settings, u64 session_ms, u32 max_sessions,
- * u32 reply_bytes, the first voters (first.c), the logs of the others (incarnations.c) */
+/* u32 magic, u32 version, u64 cluster, u64 term, u32 vote, u32 id, u64 machine's settings, u64 session_ms, u32
+ * max_sessions, u32 reply_bytes, the first voters (first.c), the logs of the others (incarnations.c) */
 #define NODE_META_BYTES (56 + NODE_FIRST_BYTES + NODE_LOGS_BYTES)
 _Static_assert(NODE_META_BYTES <= CL_LOG_META_BYTES, "what a log has room for");
 

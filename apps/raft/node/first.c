@@ -1,11 +1,12 @@
-/* The voters that a group began with. They are decided once: a node whose log is empty writes down those of its configuration before it
- * says a word to anybody, and from then on takes them from its log. If they came from each start anew, a restart with another list
- * would change who votes, without the others: two majorities without a node in common.
+/* The voters that a group began with. They are decided once: a node whose log is empty writes down those of its
+ * configuration before it says a word to anybody, and from then on takes them from its log. If they came from each
+ * start anew, a restart with another list would change who votes, without the others: two majorities without a node in
+ * common.
  *
  * A node that joins begins with none, and learns from the log or a snapshot who belongs to the group.
  *
- * A digest of them, in the order of their ids, goes with messages, so that nodes that began with other voters refuse each other. Who
- * joins has none (0) and is let in; it keeps that of the first leader that it follows. */
+ * A digest of them, in the order of their ids, goes with messages, so that nodes that began with other voters refuse
+ * each other. Who joins has none (0) and is let in; it keeps that of the first leader that it follows. */
 #include "internal.h"
 #include "../core/bytes.h"
 #include <errno.h>
@@ -62,7 +63,8 @@ bool node_first_get(struct cl_raft_node *node, const uint8_t in[NODE_FIRST_BYTES
     for (uint32_t i = 0; i < m.n_voters; i++)
         m.voters[i] = get32(in + 12 + 4 * i);
     if (m.n_voters && !(get64(in) & 1))
-        return false; /* of a group that was made of another one's state the digest is another one (service/recover.py) */
+        return false; /* of a group that was made of another one's state the digest is another one
+                       * (service/recover.py) */
     node->config.raft.members = m;
     node_first_set(node, get64(in));
     return true;

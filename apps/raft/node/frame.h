@@ -1,12 +1,14 @@
 /* Frames besides the core's messages: what a client or another node asks of a node, and the answer.
  *
- *     0  u32 magic "CLRQ" or "CLRA"   4  u8 version, u8 kind or status, u16 0   8  u32 CRC32C with this field 0   12  u32 bytes
- *    16  u64 cluster   24  u32 from (0: a client), u32 to (0: whoever gets it)   32  u64 ticket, given back in the answer
+ *     0  u32 magic "CLRQ" or "CLRA"   4  u8 version, u8 kind or status, u16 0   8  u32 CRC32C with this field 0   12
+ *     u32 bytes
+ *    16  u64 cluster   24  u32 from (0: a client), u32 to (0: whoever gets it)   32  u64 ticket, given back in the
+ *    answer
  *    40  u64 session; in an answer: the leader, 0 if none is known   48  u64 sequence   56  data
  *
  * Kinds are those of commands (node.h), 3: a query, and what an operator asks of the node that gets it
- * (apps/raft/service/admin.c): 4: its status, 5: to change the members, 6: to hand leadership over, 7: to set the log's clock,
- * 8: a piece of its newest snapshot. */
+ * (apps/raft/service/admin.c): 4: its status, 5: to change the members, 6: to hand leadership over, 7: to set the log's
+ * clock, 8: a piece of its newest snapshot. */
 #ifndef CORELANE_APPS_RAFT_NODE_FRAME_H
 #define CORELANE_APPS_RAFT_NODE_FRAME_H
 

@@ -1,14 +1,14 @@
 /* See in_call.h.
  *
- * A durable write in the calling thread takes 0.9 of one by a ring on the CPU that takes the disk's interrupts, and the node is deaf
- * meanwhile. That costs nothing where nothing comes: one client that waits for each of its commands. So
- *   - work that is handled right after a call has waited for its end: no calls for 1 ms, and for twice as long, up to 64 ms, each time
- *     that the first call after that has work wait again. Of two clients that ask in turns each write would be lone, and each
- *     would hold up the other's. What comes once a client was answered is not meant: a client on a core of its own asks again within
- *     a microsecond;
- *   - a call that was longer than a quarter of an election timeout came near to costing the lead: none for 1 s, and in the same way up
- *     to 64 s. With a timeout below 80 ms there are none at all: each stall of the disk would cost the lead, which a leader that
- *     hears keeps by its followers' disks. */
+ * A durable write in the calling thread takes 0.9 of one by a ring on the CPU that takes the disk's interrupts, and the
+ * node is deaf meanwhile. That costs nothing where nothing comes: one client that waits for each of its commands. So
+ *   - work that is handled right after a call has waited for its end: no calls for 1 ms, and for twice as long, up to
+ *     64 ms, each time that the first call after that has work wait again. Of two clients that ask in turns each write
+ *     would be lone, and each would hold up the other's. What comes once a client was answered is not meant: a client
+ *     on a core of its own asks again within a microsecond;
+ *   - a call that was longer than a quarter of an election timeout came near to costing the lead: none for 1 s, and in
+ *     the same way up to 64 s. With a timeout below 80 ms there are none at all: each stall of the disk would cost the
+ *     lead, which a leader that hears keeps by its followers' disks. */
 #include "in_call.h"
 
 #define HELD_UP_NS 1000000ull

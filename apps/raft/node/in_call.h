@@ -27,7 +27,8 @@ CL_API uint64_t cl_raft_in_call_limit(uint64_t election_ns);
 /* Whether the next lone write may be a call. */
 CL_API bool cl_raft_in_call_may(const struct cl_raft_in_call *c, uint64_t now_ns);
 CL_API void cl_raft_in_call_ended(struct cl_raft_in_call *c, uint64_t began_ns, uint64_t ended_ns);
-/* A client is answered, in a turn of the kthread's loop (from 1 on). What is handled in later ones may be what it asks next. */
+/* A client is answered, in a turn of the kthread's loop (from 1 on). What is handled in later ones may be what it asks
+ * next. */
 CL_API void cl_raft_in_call_answered(struct cl_raft_in_call *c, uint64_t turn);
 /* Work is handled, a client's or entries of the leader's: it may have come during the call. */
 CL_API void cl_raft_in_call_work(struct cl_raft_in_call *c, uint64_t now_ns, uint64_t turn);

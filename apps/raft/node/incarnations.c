@@ -8,9 +8,12 @@
  * which incarnation. A node with a log knows another once that is noted in its own log, beside its vote. Incarnations
  * are told in frames of their own:
  *
- *     0  u32 magic "CLRL"   4  u8 version, u8 count, u8 whether to answer, u8 0   8  u32 CRC32C with this field 0   12  u32 bytes
- *    16  u64 cluster   24  u32 from, u32 to   32  u64 from's incarnation   40  u64 to's, as far as the sender knows; 0: it does not
- *    48  u64 group settings   56  u64 first voters   64  count times: u32 id, u32 0, u64 incarnation: all that the sender knows, itself first
+ *     0  u32 magic "CLRL"   4  u8 version, u8 count, u8 whether to answer, u8 0   8  u32 CRC32C with this field 0   12
+ *     u32 bytes
+ *    16  u64 cluster   24  u32 from, u32 to   32  u64 from's incarnation   40  u64 to's, as far as the sender knows; 0:
+ *    it does not
+ *    48  u64 group settings   56  u64 first voters   64  count times: u32 id, u32 0, u64 incarnation: all that the
+ *    sender knows, itself first
  *
  * Only a frame that names the receiver's present incarnation is believed: its sender ran at the same time, and not only
  * before the whole group was stopped. Other frames are answered. A node that reads of itself in another incarnation

@@ -1,6 +1,7 @@
-/* What the files of a node share. See node.h. They call in one direction: what a node does (node.c, round.c, client.c, forward.c,
- * incarnations.c, compact.c, tick.c) calls the disk (recover.c, disk.c, save.c), and both call what lies below it: what is kept (snapshot.c,
- * first.c, known.c, settings.c), room.c, clock.c, answer.c, which tells those who wait that the node stops, and stages.c. */
+/* What the files of a node share. See node.h. They call in one direction: what a node does (node.c, round.c, client.c,
+ * forward.c, incarnations.c, compact.c, tick.c) calls the disk (recover.c, disk.c, save.c), and both call what lies
+ * below it: what is kept (snapshot.c, first.c, known.c, settings.c), room.c, clock.c, answer.c, which tells those who
+ * wait that the node stops, and stages.c. */
 #ifndef CORELANE_APPS_RAFT_NODE_INTERNAL_H
 #define CORELANE_APPS_RAFT_NODE_INTERNAL_H
 
@@ -128,8 +129,8 @@ struct cl_raft_node {
     uint64_t led_ns; /* when this node began to lead; 0: it does not */
     uint8_t leading;
     uint8_t compact_asked;
-    uint8_t
-        seeded; /* the state machine has the group's random word, or does without: it needs none, or has applied commands */
+    uint8_t seeded;     /* the state machine has the group's random word, or does without: it needs none, or has applied
+                 * commands */
     uint64_t seed_term; /* in which this node has proposed one */
 
     struct node_pending *pending;        /* by index, modulo raft.log_entries */
@@ -202,8 +203,8 @@ int node_first_new(struct cl_raft_node *node, char err[256]);
 void node_first_put(const struct cl_raft_node *node, uint8_t out[NODE_FIRST_BYTES]);
 /* From now on those that were put: in config.raft.members. False: that is not possible. */
 bool node_first_get(struct cl_raft_node *node, const uint8_t in[NODE_FIRST_BYTES]);
-/* Whether the group was made of another one's state (service/recover.py): the digest is not that of the voters. So it is
- * of a node that joined, which knows no voters. */
+/* Whether the group was made of another one's state (service/recover.py): the digest is not that of the voters. So it
+ * is of a node that joined, which knows no voters. */
 bool node_first_made(const struct cl_raft_node *node);
 /* Whether a frame of that node may be taken; if not, it is counted. */
 bool node_first_good(struct cl_raft_node *node, uint32_t from, uint64_t digest);

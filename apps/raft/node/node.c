@@ -46,7 +46,8 @@ static int take_memory(struct cl_raft_node *node)
     return all ? raft_sessions_new(&node->sessions, c->max_sessions, c->reply_bytes) : -ENOMEM;
 }
 
-/* Another number in every incarnation. Where tickets begin, for an answer to what an earlier one forwarded may still be on its way. */
+/* Another number in every incarnation. Where tickets begin, for an answer to what an earlier one forwarded may still be
+ * on its way. */
 static uint64_t number_of_incarnation(const struct cl_raft_node_config *c)
 {
     uint64_t z = c->env.wall_ms(c->env.arg) * 0x9e3779b97f4a7c15ull + c->env.now_ns(c->env.arg);
@@ -131,7 +132,8 @@ void cl_raft_node_delete(struct cl_raft_node *node)
     free(node);
 }
 
-/* Whether a message is worth sending again. Heartbeats, votes and what says the same again are soon followed by newer ones. */
+/* Whether a message is worth sending again. Heartbeats, votes and what says the same again are soon followed by newer
+ * ones. */
 static bool is_lasting(struct cl_raft_node *node, const struct cl_raft_msg *m)
 {
     if (m->type == CL_RAFT_APPEND_REPLY) {
@@ -159,9 +161,9 @@ static void send_messages(struct cl_raft_node *node)
     node_stages_sent(node, last);
 }
 
-/* Apply what is committed, but not so far ahead of the own disk that what it has to write yet could fill half of the room that
- * the log has left: a snapshot is of what is applied and durable, so a replica whose disk is slower than those of a majority
- * would fill its log without ever making one. */
+/* Apply what is committed, but not so far ahead of the own disk that what it has to write yet could fill half of the
+ * room that the log has left: a snapshot is of what is applied and durable, so a replica whose disk is slower than
+ * those of a majority would fill its log without ever making one. */
 static void apply_committed(struct cl_raft_node *node)
 {
     uint64_t last = node->committed;

@@ -7,8 +7,8 @@
  *   cl_raft_node_receive  a frame from another node      \
  *   cl_raft_node_submit   a client's command              > then cl_raft_node_poll, once for a burst of them
  *   cl_raft_node_query    a client's read                /
- *   cl_raft_node_poll     does everything that is to be done: ticks, log, messages, applying, answers; returns when to call
- *                         it again at the latest. Also call it when the log's device has completed something.
+ *   cl_raft_node_poll     does everything that is to be done: ticks, log, messages, applying, answers; returns when to
+ *                         call it again at the latest. Also call it when the log's device has completed something.
  *
  * Commands are answered once applied. On a node that does not lead they are forwarded to the leader, once, and the
  * answer comes back through the node that was asked. If there is a new leader or term before it comes, or it does not
@@ -86,8 +86,8 @@ struct cl_log;
 /* In what apply or query returns, with the reply's bytes: CL_RAFT_REFUSED. */
 #define CL_RAFT_REFUSES 0x4000000000000000
 
-/* For `sequence` of a command without a session: the answer may have the machine's answer_bytes, not only reply_bytes. It
- * goes into the log, as what a machine does may depend on the room for its answer. */
+/* For `sequence` of a command without a session: the answer may have the machine's answer_bytes, not only reply_bytes.
+ * It goes into the log, as what a machine does may depend on the room for its answer. */
 #define CL_RAFT_LONG_ANSWER 1
 
 /* Kinds of commands. */
@@ -98,8 +98,8 @@ struct cl_log;
 #define CL_RAFT_SEED 17      /* a leader's own: `sequence` is the group's random word */
 #define CL_RAFT_CLOCK_SET 18 /* an operator's: the log's clock is its stamp from here on (cl_raft_node_set_clock) */
 
-/* Of an entry before a command's bytes: u64 kind, with what was committed when its leader proposed it above the lowest 8
- * bits; u64 session, u64 sequence, u64 stamp_ms. */
+/* Of an entry before a command's bytes: u64 kind, with what was committed when its leader proposed it above the lowest
+ * 8 bits; u64 session, u64 sequence, u64 stamp_ms. */
 #define CL_RAFT_COMMAND_HEADER 32
 
 /* Who asked: the environment's own words, given back with the answer. */
@@ -118,8 +118,8 @@ struct cl_raft_env {
     bool (*send)(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting);
     /* A command or query ended. `reply` is good during the call. */
     void (*answer)(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes);
-    /* A command or query that another node passed on, which came then, is about to be answered. Only with config.stages; may be
-     * NULL. */
+    /* A command or query that another node passed on, which came then, is about to be answered. Only with
+     * config.stages; may be NULL. */
     void (*passed)(void *arg, uint64_t since_ns);
 };
 
@@ -141,10 +141,10 @@ struct cl_raft_machine {
     /* Become what save saved: called with consecutive pieces; at == 0: forget everything first; at + bytes == total:
      * the last. < 0: -errno; the node fails, as it has no state any more. */
     int (*load)(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total);
-    /* Whether a command may enter the log at all: asked of the leader, before it proposes it. 0: it may. CL_RAFT_REFUSES
-     * and the bytes of a reply: CL_RAFT_REFUSED. < 0: the same, with what `why` says for the reply. It may look at the
-     * command alone, for the state is not yet the one that the command is applied to; a command that was applied may
-     * come here again, in its session. NULL: all may. */
+    /* Whether a command may enter the log at all: asked of the leader, before it proposes it. 0: it may.
+     * CL_RAFT_REFUSES and the bytes of a reply: CL_RAFT_REFUSED. < 0: the same, with what `why` says for the reply. It
+     * may look at the command alone, for the state is not yet the one that the command is applied to; a command that
+     * was applied may come here again, in its session. NULL: all may. */
     int64_t (*check)(void *arg, const uint8_t *command, uint32_t bytes, uint8_t *reply, uint32_t room);
     /* A random word that the group draws, the same on every replica, before its first command; the machine keeps it in
      * what it saves. Not called in a group that began before there were such words. NULL: it needs none. */
@@ -153,11 +153,13 @@ struct cl_raft_machine {
     /* More than the -errno of the call that failed last says; good until the next call. May be NULL. */
     const char *(*why)(void *arg);
     uint32_t
-        atomic; /* 1: an apply that returns < 0, but -ENOTRECOVERABLE, has changed nothing, and does so on every replica alike: CL_RAFT_APPLY_FAILED */
+        atomic; /* 1: an apply that returns < 0, but -ENOTRECOVERABLE, has changed nothing, and does so on every replica
+                 * alike: CL_RAFT_APPLY_FAILED */
     uint32_t answer_bytes; /* longest answer that no session keeps, the same on every node: to a query, and to a command
                             * without a session and with CL_RAFT_LONG_ANSWER; less than reply_bytes: that */
     uint32_t
-        ages_ms; /* what queries read depends on clock_ms, so that must not be older while nothing is written; 0: it may */
+        ages_ms; /* what queries read depends on clock_ms, so that must not be older while nothing is written; 0: it
+                  * may */
 };
 
 struct cl_raft_node_config {
@@ -246,11 +248,11 @@ CL_API int cl_raft_node_check_log(const struct cl_raft_node *node, char err[256]
 
 /* The log's clock, by the newest command applied. */
 CL_API uint64_t cl_raft_node_clock_ms(const struct cl_raft_node *node);
-/* By how many ms the log's clock is ahead of this node's wall clock (< 0: behind), as a command that this node stamped now
- * would say. 0: nothing was ever stamped. */
+/* By how many ms the log's clock is ahead of this node's wall clock (< 0: behind), as a command that this node stamped
+ * now would say. 0: nothing was ever stamped. */
 CL_API int64_t cl_raft_node_clock_ahead_ms(const struct cl_raft_node *node);
-/* Have the group set the log's clock, by an entry: of the node that leads. Sessions are as old as before; what the state
- * machine keeps by the clock before is its own to mend. -EPERM, -EINVAL (0), or the log's reason. */
+/* Have the group set the log's clock, by an entry: of the node that leads. Sessions are as old as before; what the
+ * state machine keeps by the clock before is its own to mend. -EPERM, -EINVAL (0), or the log's reason. */
 CL_API int cl_raft_node_set_clock(struct cl_raft_node *node, uint64_t ms);
 CL_API void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
 /* kind: CL_RAFT_APPLY... The answer comes through env.answer, inside this call or a later one. */

@@ -1,8 +1,10 @@
 /* See resp_machine.h.
  *
- * An image: a header, the pieces that are kept, then frames of units that make the state, each with its length before it.
+ * An image: a header, the pieces that are kept, then frames of units that make the state, each with its length before
+ * it.
  *
- *     0  u32 magic "CLRI"   4  u32 version   8  u64 epoch   16  u64 the number that comes next   24  u32 address, u32 port
+ *     0  u32 magic "CLRI"   4  u32 version   8  u64 epoch   16  u64 the number that comes next   24  u32 address, u32
+ *     port
  *    32  u64 bytes of pieces                 40  the pieces, frames to the end: u64 bytes, units */
 #include "resp_machine.h"
 #include "../core/bytes.h"

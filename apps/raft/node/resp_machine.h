@@ -1,13 +1,13 @@
 /* Typed values (../../resp) as a state machine: an engine without clients, to which is applied what the engine of the
  * node that leads has done ahead (ahead.h).
  *
- * Commands of RESP are not deterministic: what SPOP takes depends on the order of a table, what is evicted on memory that
- * connections take, what has expired on a clock. So entries are not commands but units (../../resp/propagate.h): what
- * commands have done, with all of that decided. Whoever executes commands opens an epoch, by an entry with a random
- * number, and his units count on from 1 in it. An entry of another epoch, or out of turn, is refused, on all replicas
- * alike: a leader that has lost its place cannot add to what its successor does, however late its entries come, and none
- * of its units is left out or done twice. A query is answered the epoch: who gets his own knows that at some instant
- * since he asked nobody else executed.
+ * Commands of RESP are not deterministic: what SPOP takes depends on the order of a table, what is evicted on memory
+ * that connections take, what has expired on a clock. So entries are not commands but units (../../resp/propagate.h):
+ * what commands have done, with all of that decided. Whoever executes commands opens an epoch, by an entry with a
+ * random number, and his units count on from 1 in it. An entry of another epoch, or out of turn, is refused, on all
+ * replicas alike: a leader that has lost its place cannot add to what its successor does, however late its entries
+ * come, and none of its units is left out or done twice. A query is answered the epoch: who gets his own knows that at
+ * some instant since he asked nobody else executed.
  *
  * A client of a node's port could send entries, too, that depose who executes, or units that nobody can apply, which
  * would stop the group for good. So ../service/serve.c takes no commands there.
@@ -60,8 +60,8 @@ struct raft_resp {
  * that is applied looks at a clock. -errno with a reason in err. */
 int raft_resp_new(struct raft_resp *m, const struct cl_resp_settings *settings, struct cl_raft_machine *out,
                   char err[256]);
-/* Whether a snapshot has room for values that take all of their memory, `beside` bytes of the node's own too. -ENOSPC with a
- * reason in err. */
+/* Whether a snapshot has room for values that take all of their memory, `beside` bytes of the node's own too. -ENOSPC
+ * with a reason in err. */
 int raft_resp_fits(const struct raft_resp *m, uint64_t room, uint64_t beside, char err[256]);
 void raft_resp_delete(struct raft_resp *m);
 /* Write an entry's header. */

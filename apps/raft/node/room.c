@@ -3,11 +3,11 @@
 
 #define RECORD_BYTES 40 /* what an entry takes in the log beside its data, at most */
 
-/* What is not committed cannot be compacted, and the log re-packs it but cannot drop it. A group whose areas were full of
- * it would stand still for good: a new leader commits nothing before an entry of its own is durable behind all that. So
- * a leader takes no more than fits into a quarter of the area. Re-packed that is half of it at most, for a flush that
- * takes no further record is at least half full. The rest is for no-ops and truncations, of which elections that come
- * to nothing leave some behind. */
+/* What is not committed cannot be compacted, and the log re-packs it but cannot drop it. A group whose areas were full
+ * of it would stand still for good: a new leader commits nothing before an entry of its own is durable behind all that.
+ * So a leader takes no more than fits into a quarter of the area. Re-packed that is half of it at most, for a flush
+ * that takes no further record is at least half full. The rest is for no-ops and truncations, of which elections that
+ * come to nothing leave some behind. */
 bool node_disk_crowded(const struct cl_raft_node *node)
 {
     const struct node_disk *d = node->disk;

@@ -1,17 +1,18 @@
-/* When a leader's next batch of commands goes (raft.h: cl_raft_let_go). To the disk and to the others a batch costs about the same
- * whether it holds one command or a hundred, so commands gather; but while they do, disks and processors may have nothing to do.
+/* When a leader's next batch of commands goes (raft.h: cl_raft_let_go). To the disk and to the others a batch costs
+ * about the same whether it holds one command or a hundred, so commands gather; but while they do, disks and processors
+ * may have nothing to do.
  *
- * All commands that are there, in a batch on its way or gathering, go in so many parts (parts.c finds out how many are best): the
- * next batch goes when it has its part of them. Those that clients are about to send count, too: who has an answer is expected to
- * send its next command, for EXPECT times as long as the batch took, and no longer than a part of that once others of it have
- * come. Without that, clients that wait for their answers fall into groups of any size.
+ * All commands that are there, in a batch on its way or gathering, go in so many parts (parts.c finds out how many are
+ * best): the next batch goes when it has its part of them. Those that clients are about to send count, too: who has an
+ * answer is expected to send its next command, for EXPECT times as long as the batch took, and no longer than a part of
+ * that once others of it have come. Without that, clients that wait for their answers fall into groups of any size.
  *
- * Parts go evenly: where several are on their way, the next one goes no sooner after the last one than a batch takes, over the
- * number of parts, and what has gathered beyond a part is the next one's. Two that go right behind each other are in each
- * other's way at each step, and clients that are answered at once would come back at once for ever.
+ * Parts go evenly: where several are on their way, the next one goes no sooner after the last one than a batch takes,
+ * over the number of parts, and what has gathered beyond a part is the next one's. Two that go right behind each other
+ * are in each other's way at each step, and clients that are answered at once would come back at once for ever.
  *
- * A command that comes alone goes at once. After a tick another batch goes in any case. No time is configured or assumed: how
- * long a batch takes, and how many are there, is seen. */
+ * A command that comes alone goes at once. After a tick another batch goes in any case. No time is configured or
+ * assumed: how long a batch takes, and how many are there, is seen. */
 #include "internal.h"
 
 #define EXPECT 2

@@ -1,7 +1,7 @@
 /* Client sessions: which command of each client was applied last, and what it was answered (thesis 6.3).
  *
- * Part of the replicated state: changed only by applying the log, so every replica has the same. Kept in order of last use, so
- * what has expired, and what has to go for a new one, is at the front. */
+ * Part of the replicated state: changed only by applying the log, so every replica has the same. Kept in order of last
+ * use, so what has expired, and what has to go for a new one, is at the front. */
 #ifndef CORELANE_APPS_RAFT_NODE_SESSION_H
 #define CORELANE_APPS_RAFT_NODE_SESSION_H
 
@@ -33,7 +33,8 @@ void raft_sessions_free(struct raft_sessions *s);
 uint32_t raft_session_find(const struct raft_sessions *s, uint64_t id);
 /* The one that was opened with this word (not 0) and has not been used yet, so that who asks again gets the same. */
 uint32_t raft_session_opened(const struct raft_sessions *s, uint64_t word);
-/* Make one, with a word that whoever asks chose, or 0; the one longest not used goes if there is no room (returns true then). */
+/* Make one, with a word that whoever asks chose, or 0; the one longest not used goes if there is no room (returns true
+ * then). */
 bool raft_session_open(struct raft_sessions *s, uint64_t id, uint64_t word, uint64_t now_ms);
 void raft_session_close(struct raft_sessions *s, uint32_t i);
 /* Remember an answer. */

@@ -1,9 +1,9 @@
 /* When the commands of this leader reached which stage (cl_raft_node_stages), for who traces them.
  *
- * Stages are reached in the order of entries, many at once: a mark says up to which entry, and when. Each kind of marks is a
- * ring. Looked up by the entry that is answered, whose order is the same, so what lies before it goes. If nobody looks, or
- * more batches are under way than there is room for, the oldest go: an entry then has the time of the next mark that is
- * there, which is a little late.
+ * Stages are reached in the order of entries, many at once: a mark says up to which entry, and when. Each kind of marks
+ * is a ring. Looked up by the entry that is answered, whose order is the same, so what lies before it goes. If nobody
+ * looks, or more batches are under way than there is room for, the oldest go: an entry then has the time of the next
+ * mark that is there, which is a little late.
  *
  * Costs a stamp where a batch is sent, and one where the disk has done something; the others are there anyway. */
 #ifndef CORELANE_APPS_RAFT_NODE_STAGES_H

@@ -1,8 +1,8 @@
 /* Time that goes by, and who leads by then. */
 #include "internal.h"
 
-/* Whenever the core may have begun or ceased to lead, and before it can do either again or a snapshot can take the place of what was
- * proposed: whose commands are waited for is known by their places in the log. */
+/* Whenever the core may have begun or ceased to lead, and before it can do either again or a snapshot can take the
+ * place of what was proposed: whose commands are waited for is known by their places in the log. */
 void node_note_leader(struct cl_raft_node *node)
 {
     bool leads = cl_raft_leader(node->raft) == node->config.raft.id;

@@ -1,15 +1,17 @@
-/* What operators ask of a node, from the outside (apps/raft/service/operate.py, `corelane raft`), and what memcached's `stats` says of it.
+/* What operators ask of a node, from the outside (apps/raft/service/operate.py, `corelane raft`), and what memcached's
+ * `stats` says of it.
  *
  *   status     no data. Answer: a JSON object.
- *   members    u64 entry that the configuration to be changed came with, u32 voters, u32 learners, u32 1: whoever is heard from
- *              (cl_raft_force_members), u32[] their ids. Refused with ESTALE if another one is in force: two operators who both
- *              began with the same one do not undo each other.
+ *   members    u64 entry that the configuration to be changed came with, u32 voters, u32 learners, u32 1: whoever is
+ *              heard from (cl_raft_force_members), u32[] their ids. Refused with ESTALE if another one is in force: two
+ *              operators who both began with the same one do not undo each other.
  *   transfer   u32 id
  *   clock      u64 ms since 1970, which the log's clock is set to
- *   snapshot   u64 offset; 2^64 - 1: have one made. Answer: u64 index, u64 term, u64 bytes of a snapshot, 0 if there is none, and of it what
- *              lies there, as much as an answer holds. At offset 0 it is the newest one, which is held from then on until it was not asked
- *              for in HOLD_NS; at later ones it is the one that is held.
- *              The answer of members, transfer and clock: u32 errno, 0 if it was begun. Only the leader does them (EPERM). */
+ *   snapshot   u64 offset; 2^64 - 1: have one made. Answer: u64 index, u64 term, u64 bytes of a snapshot, 0 if there is
+ *              none, and of it what lies there, as much as an answer holds. At offset 0 it is the newest one, which is
+ *              held from then on until it was not asked for in HOLD_NS; at later ones it is the one that is held.
+ *              The answer of members, transfer and clock: u32 errno, 0 if it was begun. Only the leader does them
+ *              (EPERM). */
 #include "../core/bytes.h"
 #include "../node/frame.h"
 #include "internal.h"

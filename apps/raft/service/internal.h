@@ -76,8 +76,8 @@ void serve_machine_wrap(struct serve_machine *m, struct cl_raft_machine *machine
 /* traced.c */
 /* Name what is traced, and have the node note stages. Before the node is made. */
 void serve_trace(struct cl_raft_service *s);
-/* A command or query is answered, that came at since_ns. traced: one of the numbers above. leaves: by a datagram that is
- * sent next. Inside env.answer. */
+/* A command or query is answered, that came at since_ns. traced: one of the numbers above. leaves: by a datagram that
+ * is sent next. Inside env.answer. */
 void serve_traced(struct cl_raft_service *s, uint32_t traced, uint64_t since_ns, bool leaves);
 /* env.passed */
 void serve_passed(void *arg, uint64_t since_ns);

@@ -92,8 +92,8 @@ static CL_NOINLINE void on_operator(struct cl_raft_service *s, const struct node
     frame_answer(s, from, f->ticket, CL_RAFT_OK, (const uint8_t *)answer, n);
 }
 
-/* The entries of a group with RESP are made by the node that leads. One of a stranger would depose it, or stop all nodes
- * by what nobody can apply. */
+/* The entries of a group with RESP are made by the node that leads. One of a stranger would depose it, or stop all
+ * nodes by what nobody can apply. */
 static void refuse_entry(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from)
 {
     static const char why[] = "commands of this group come over RESP, at its port";

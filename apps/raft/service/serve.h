@@ -5,8 +5,8 @@
  * 0, memcached's protocol over UDP as kv speaks it, and on `kv_tcp_port` over TCP (stream.c), for the built-in state
  * machine; any node may be asked.
  *
- * Or, with resp.port, Redis' protocols over TCP in front of typed values (resp.c): the node that leads executes them, the
- * others say who that is.
+ * Or, with resp.port, Redis' protocols over TCP in front of typed values (resp.c): the node that leads executes them,
+ * the others say who that is.
  *
  * Everything happens on the runtime's one kthread, in handlers and timer callbacks that do not block, so there are no
  * locks: a frame that comes is handled to its end, its answers sent, in the same burst. A log's device is polled after

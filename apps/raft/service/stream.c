@@ -1,13 +1,13 @@
-/* memcached's protocol on TCP in front of a node: connections of ../../kv/stream, whose commands go through the log or are
- * queries, as those of datagrams do (kv.c).
+/* memcached's protocol on TCP in front of a node: connections of ../../kv/stream, whose commands go through the log or
+ * are queries, as those of datagrams do (kv.c).
  *
- * A connection has one turn under way: the commands that have come, as many as one entry takes, or as one query takes if
- * they all read; and whose answers have room for sure. So its commands are done in their order, also where a follower
- * passes them on, and what comes meanwhile makes the next turn. A get, gets, gat or gats that asks for more is done in
- * parts, the keys of a turn each.
- * What is the same on all nodes and touches nothing is answered here at once: refusals, mn, version; and this node's stats.
- * If the outcome of a turn is not known, or it was not done, the client is told so, and the connection ends: it could not
- * tell which of its commands that is about. */
+ * A connection has one turn under way: the commands that have come, as many as one entry takes, or as one query takes
+ * if they all read; and whose answers have room for sure. So its commands are done in their order, also where a
+ * follower passes them on, and what comes meanwhile makes the next turn. A get, gets, gat or gats that asks for more is
+ * done in parts, the keys of a turn each.
+ * What is the same on all nodes and touches nothing is answered here at once: refusals, mn, version; and this node's
+ * stats. If the outcome of a turn is not known, or it was not done, the client is told so, and the connection ends: it
+ * could not tell which of its commands that is about. */
 #include "internal.h"
 #include "../../kv/stream/tcp.h"
 #include <errno.h>
@@ -43,7 +43,8 @@ static bool joins(const struct turn *t, const struct cl_kv_extent *e)
     return t->bytes + (e->to - e->from) <= (writes ? t->most : QUERY_BYTES);
 }
 
-/* Gather commands from in on, of which the first is `e`, measured: how many bytes; session is as it will be behind them. */
+/* Gather commands from in on, of which the first is `e`, measured: how many bytes; session is as it will be behind
+ * them. */
 static void gather(struct cl_kv_session *session, const uint8_t *in, uint64_t len, struct cl_kv_extent e,
                    struct turn *t)
 {
@@ -97,8 +98,8 @@ static const uint8_t *word_end(const uint8_t *p, const uint8_t *end)
     return word;
 }
 
-/* The next part of a retrieval of many keys, of which session.skip bytes are done. Returns how many bytes of the input are
- * done with: the whole line with the last part. */
+/* The next part of a retrieval of many keys, of which session.skip bytes are done. Returns how many bytes of the input
+ * are done with: the whole line with the last part. */
 static uint64_t go_through(struct cl_raft_service *s, struct kv_conn *c, const uint8_t *line, uint64_t len)
 {
     uint8_t text[QUERY_BYTES + 2];

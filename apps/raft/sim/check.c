@@ -1,17 +1,19 @@
 /* What must hold in a cluster, checked after every step for the node that took it.
  *
- *   election safety           at most one leader a term; at most one vote of a node a term, whatever it forgot in a crash
- *   leader append-only        a leader's log only grows while it leads
+ *   election safety           at most one leader a term; at most one vote of a node a term, whatever it forgot in a
+ *   crash leader append-only        a leader's log only grows while it leads
  *   log matching              entries of equal index and term are equal, and so are the entries before them
  *   leader completeness       a leader holds every entry committed in an earlier term
  *   state-machine safety      entries committed at an index are equal everywhere, and so are the machines after them
  *   nothing committed lost    no node drops an entry that it knows to be committed; the commit index never goes back
- *   durability                what is committed, and what an acknowledgement promises, is on stable storage where it must be
+ *   durability                what is committed, and what an acknowledgement promises, is on stable storage where it
+ *   must be
  *   membership                any majority of a configuration meets any of the one committed before it
  *
- * A node's check looks only at what changed since its last one, so that its cost does not grow with the log: the terms of
- * its entries are remembered, and a log that changed is compared from its end back to the first entry of equal term. By log
- * matching, which held before, all entries before that are unchanged; sim_check_end compares them all once at the end. */
+ * A node's check looks only at what changed since its last one, so that its cost does not grow with the log: the terms
+ * of its entries are remembered, and a log that changed is compared from its end back to the first entry of equal term.
+ * By log matching, which held before, all entries before that are unchanged; sim_check_end compares them all once at
+ * the end. */
 #include "../core/wire.h"
 #include "world.h"
 #include <string.h>
@@ -160,7 +162,8 @@ bool sim_quorum(const struct cl_raft_members *m, uint32_t mask)
     return majority(m->voters, m->n_voters, mask) && (!m->n_outgoing || majority(m->outgoing, m->n_outgoing, mask));
 }
 
-/* Any quorum of one and any of the other have a node in common: no set is a quorum of one while the rest is of the other. */
+/* Any quorum of one and any of the other have a node in common: no set is a quorum of one while the rest is of the
+ * other. */
 static bool overlap(const struct cl_raft_members *a, const struct cl_raft_members *b, uint32_t nodes)
 {
     uint32_t all = (2u << nodes) - 2;
@@ -212,7 +215,8 @@ static void check_complete(struct sim_world *w, struct sim_node *n, const struct
                  i, w->committed[i].by_term);
 }
 
-/* Another leader has committed: a lease that goes on by its leader's own clock, whether that runs now or not, is no lease. */
+/* Another leader has committed: a lease that goes on by its leader's own clock, whether that runs now or not, is no
+ * lease. */
 static void check_lease(struct sim_world *w, struct sim_node *n, struct sim_node *old, const struct cl_raft_status *s,
                         uint64_t term)
 {
@@ -284,8 +288,8 @@ static void check_commit(struct sim_world *w, struct sim_node *n, const struct c
     n->watch.commit = s->commit;
 }
 
-/* Who leads with writes under way and a disk that does nothing gives up in time, if others' disks get on: if more is committed than is
- * durable here, one of a majority that it hears from has more. */
+/* Who leads with writes under way and a disk that does nothing gives up in time, if others' disks get on: if more is
+ * committed than is durable here, one of a majority that it hears from has more. */
 static void check_disk(struct sim_world *w, struct sim_node *n, const struct cl_raft_status *s)
 {
     struct sim_watch *old = &n->watch;

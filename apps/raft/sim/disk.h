@@ -1,8 +1,9 @@
 /* What a simulated replica of the core alone has on stable storage, and what is on its way there.
  *
- * It keeps the promises of corelane/libos/log.h and no more: log writes and truncations become durable in order, the hard
- * state and the log in any order to each other, and a crash leaves any prefix of what was under way, down to single
- * entries. (That the log itself keeps its promises on disks that tear, drop and reorder is the other mode's matter.)
+ * It keeps the promises of corelane/libos/log.h and no more: log writes and truncations become durable in order, the
+ * hard state and the log in any order to each other, and a crash leaves any prefix of what was under way, down to
+ * single entries. (That the log itself keeps its promises on disks that tear, drop and reorder is the other mode's
+ * matter.)
  *
  * Completions are told in order, each when its time has come; sim_disk_crash ends everything. */
 #ifndef CORELANE_APPS_RAFT_SIM_DISK_H

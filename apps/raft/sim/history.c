@@ -27,7 +27,8 @@ struct pair {
     uint64_t a, b;
 };
 
-/* A place in the memory: the known operations carried out and the state, hashed, and the first of its sets in `sets`; 0: free. */
+/* A place in the memory: the known operations carried out and the state, hashed, and the first of its sets in `sets`;
+ * 0: free. */
 struct place {
     struct pair hash;
     uint64_t first;
@@ -202,7 +203,8 @@ static bool within(const uint64_t *inner, const uint64_t *outer, uint32_t words)
     return true;
 }
 
-/* Remember a configuration: 1 if it is new, 0 if one that can do all that this can is known, -1 if there is no room for it. */
+/* Remember a configuration: 1 if it is new, 0 if one that can do all that this can is known, -1 if there is no room for
+ * it. */
 static int remember(struct cl_history *h, struct pair p, const uint64_t *set, uint32_t words)
 {
     if (h->used * 4 >= h->room * 3 && !grow_memo(h))
@@ -278,7 +280,8 @@ static int remember_state(struct search *s, uint64_t state, bool unknown)
     return remember(s->h, p, s->h->chosen, s->words);
 }
 
-/* What overwrites the state whatever it is. Behind one of unknown outcome it makes that needless, so there is an order without it. */
+/* What overwrites the state whatever it is. Behind one of unknown outcome it makes that needless, so there is an order
+ * without it. */
 static bool overwrites(const struct cl_history_op *op)
 {
     return op->kind == CL_HISTORY_PUT || (op->kind == CL_HISTORY_DELETE && op->returned == CL_HISTORY_UNKNOWN);

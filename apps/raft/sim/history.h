@@ -2,13 +2,13 @@
  * given one instant between its invocation and its return so that, carried out in that order, all results are right.
  *
  * The search is Wing and Gong's ("Testing and verifying concurrent objects", JPDC 1993) with Lowe's memory of
- * configurations ("Testing for linearizability", CCPE 2017). A configuration is the set of operations carried out so far
- * and the register's state; one that led nowhere is never entered again. Registers are independent of each other, so
- * each key is searched alone (Herlihy and Wing's locality). Of configurations that differ only in which operations of
- * unknown outcome were used up, one that used less can do whatever one that used more can, so it stands for both; and of
- * such operations that do the same, those invoked first are used first. Among the operations that may come next the one that
- * returned first is tried first, and those of unknown outcome last: then a history that is right is mostly found so
- * without ever going back.
+ * configurations ("Testing for linearizability", CCPE 2017). A configuration is the set of operations carried out so
+ * far and the register's state; one that led nowhere is never entered again. Registers are independent of each other,
+ * so each key is searched alone (Herlihy and Wing's locality). Of configurations that differ only in which operations
+ * of unknown outcome were used up, one that used less can do whatever one that used more can, so it stands for both;
+ * and of such operations that do the same, those invoked first are used first. Among the operations that may come next
+ * the one that returned first is tried first, and those of unknown outcome last: then a history that is right is mostly
+ * found so without ever going back.
  *
  * Configurations are remembered by 128-bit hashes. Two that collide could make a right history look wrong, never a
  * wrong one right. Memory and time are bounded: beyond the limits the answer is "undecided", which callers count as a

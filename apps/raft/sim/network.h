@@ -4,9 +4,9 @@
  * other part of a seed's world leaves its draws alone. All arithmetic is on integers: a seed does the same on every
  * machine.
  *
- * A delay is base_ns and an even share of spread_ns, so that datagrams overtake each other; one in a while (slow_ppm) is
- * held up for slow_ns times 1, 2, 4, ... with half the chance each. A cut link loses everything one way; datagrams that
- * are under way when a link is cut still arrive.
+ * A delay is base_ns and an even share of spread_ns, so that datagrams overtake each other; one in a while (slow_ppm)
+ * is held up for slow_ns times 1, 2, 4, ... with half the chance each. A cut link loses everything one way; datagrams
+ * that are under way when a link is cut still arrive.
  *
  * Tests: tests/apps/raft/sim/test_network.py */
 #ifndef CORELANE_APPS_RAFT_SIM_NETWORK_H

@@ -1,5 +1,5 @@
-/* The channel (../channel.h) between simulated real nodes, in those worlds that have it: what it gives to the network is what is lost,
- * doubled and late there. */
+/* The channel (../channel.h) between simulated real nodes, in those worlds that have it: what it gives to the network
+ * is what is lost, doubled and late there. */
 #include "real.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* The block device of a simulated real node: in memory, made bad by drivers/blk/fault.h.
  *
- * Drawn for the device: latency, writes and flushes that fail or find no space, reads that fail, bits that rot, and what a crash
- * leaves of writes that were not durable: all, nothing or pieces, of each by itself. Not drawn: writes that are reported durable
- * and are not (docs/raft-simulation.md says why). A node whose disk failed is silent until it is started again and reads back what
- * is there. */
+ * Drawn for the device: latency, writes and flushes that fail or find no space, reads that fail, bits that rot, and
+ * what a crash leaves of writes that were not durable: all, nothing or pieces, of each by itself. Not drawn: writes
+ * that are reported durable and are not (docs/raft-simulation.md says why). A node whose disk failed is silent until it
+ * is started again and reads back what is there. */
 #include "real.h"
 #include "../../../drivers/blk/fault.h"
 #include "../../../drivers/blk/memory.h"
@@ -117,8 +117,8 @@ static struct cl_log_report inspect(struct real *r)
     return report;
 }
 
-/* A place to damage: in a superblock, a snapshot, or one of the blocks written last. Of blocks that hold little, near the beginning:
- * the rest is padding, which nobody reads. */
+/* A place to damage: in a superblock, a snapshot, or one of the blocks written last. Of blocks that hold little, near
+ * the beginning: the rest is padding, which nobody reads. */
 static uint64_t place(struct real *r, const struct cl_log_report *report)
 {
     struct cl_random *random = &r->world->random[SIM_R_DISK];
@@ -153,9 +153,10 @@ static void flip(struct real *r, uint64_t at, unsigned bit, bool back)
         sim_fail(r->world, "#%u: cannot flip a bit: %d", r->owner->id, rc);
 }
 
-/* Whether nothing on the device can tell the damage from torn writes which were never acknowledged (docs/log.md): of one place, if what
- * it damaged was acknowledged so shortly before the crash that nothing durable said so yet; of more, if what said so may be hit, too:
- * the superblocks, and those of the lost flushes that were sent when the first was acknowledged. */
+/* Whether nothing on the device can tell the damage from torn writes which were never acknowledged (docs/log.md): of
+ * one place, if what it damaged was acknowledged so shortly before the crash that nothing durable said so yet; of more,
+ * if what said so may be hit, too: the superblocks, and those of the lost flushes that were sent when the first was
+ * acknowledged. */
 static bool unknowable(const struct real *r, const struct cl_log_report *before, const struct cl_log_report *after,
                        unsigned places)
 {
@@ -165,8 +166,8 @@ static bool unknowable(const struct real *r, const struct cl_log_report *before,
     return places == 1 ? after->last_flush >= r->said : lost <= REAL_IN_FLIGHT + places - 1;
 }
 
-/* Bits flip or sectors become unreadable in up to three places, and are as before if nobody could know it. Without power: what a killed
- * process left in the cache would hide them. */
+/* Bits flip or sectors become unreadable in up to three places, and are as before if nobody could know it. Without
+ * power: what a killed process left in the cache would hide them. */
 bool real_rot(struct sim_world *w, struct sim_node *n)
 {
     struct real *r = real_of(n);

@@ -1,4 +1,5 @@
-/* The state machine of a simulated real node: registers, or the key-value store and registers that must say the same. */
+/* The state machine of a simulated real node: registers, or the key-value store and registers that must say the
+ * same. */
 #include "real.h"
 #include "../../kv/image.h"
 #include <errno.h>

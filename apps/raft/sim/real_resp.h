@@ -1,10 +1,10 @@
-/* Redis' protocols in front of a simulated real node (CL_RAFT_SIM_RESP): typed values are its state machine, and whoever leads
- * executes commands ahead (../node/ahead.h), as the service has it; connections are the simulation's.
+/* Redis' protocols in front of a simulated real node (CL_RAFT_SIM_RESP): typed values are its state machine, and
+ * whoever leads executes commands ahead (../node/ahead.h), as the service has it; connections are the simulation's.
  *
- * A client has one connection at a time, and one request on it. A request's text is made here, and its replies are read here, as a
- * client's library would. Each is preceded by a command to some other key, so that values of all types, expiry and units longer than
- * an entry come along; their answers are not judged, but replicas must agree on them. Clocks are manual: wall clocks of the nodes for
- * who executes, none for who applies. */
+ * A client has one connection at a time, and one request on it. A request's text is made here, and its replies are read
+ * here, as a client's library would. Each is preceded by a command to some other key, so that values of all types,
+ * expiry and units longer than an entry come along; their answers are not judged, but replicas must agree on them.
+ * Clocks are manual: wall clocks of the nodes for who executes, none for who applies. */
 #ifndef CORELANE_APPS_RAFT_SIM_REAL_RESP_H
 #define CORELANE_APPS_RAFT_SIM_REAL_RESP_H
 
@@ -49,7 +49,8 @@ struct cl_raft_machine real_values_machine(struct real *r);
 int real_port_new(struct real *r, char err[256]);
 void real_port_delete(struct real *r);
 void real_port_request(struct real *r, const struct sim_request *q);
-/* Before each poll of the node; the port's timer comes once a tick. Returns when it is to be polled again at the latest. */
+/* Before each poll of the node; the port's timer comes once a tick. Returns when it is to be polled again at the
+ * latest. */
 uint64_t real_port_give(struct real *r);
 /* After it: send what may be sent. */
 void real_port_send(struct real *r);

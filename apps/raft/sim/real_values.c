@@ -1,5 +1,6 @@
-/* The state machine of a simulated real node that is typed values: what it is told, and that all replicas say the same after
- * each entry. In a snapshot the values' image comes first, and behind it struct sim_machine, which tells whose it is. */
+/* The state machine of a simulated real node that is typed values: what it is told, and that all replicas say the same
+ * after each entry. In a snapshot the values' image comes first, and behind it struct sim_machine, which tells whose it
+ * is. */
 #include "real.h"
 #include <errno.h>
 #include <stdio.h>

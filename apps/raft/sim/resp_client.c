@@ -1,7 +1,8 @@
-/* Clients that speak RESP: no session, so what may have been done is not asked for again. A client has a connection to one node; one
- * that ended, or whose patience did, leaves the outcome of a write unknown. A read, and what was refused as another node leads, is
- * asked again elsewhere. A swap is WATCH and GET, and then MULTI, SET and EXEC on the same connection, so it is in the history as a
- * read until EXEC has left, and is one again if that refused: somebody else may have written what was there. */
+/* Clients that speak RESP: no session, so what may have been done is not asked for again. A client has a connection to
+ * one node; one that ended, or whose patience did, leaves the outcome of a write unknown. A read, and what was refused
+ * as another node leads, is asked again elsewhere. A swap is WATCH and GET, and then MULTI, SET and EXEC on the same
+ * connection, so it is in the history as a read until EXEC has left, and is one again if that refused: somebody else
+ * may have written what was there. */
 #include "world.h"
 #include <stdio.h>
 
@@ -9,7 +10,8 @@
 #define MOST_APPENDS 5
 #define TEXT_BYTES 17
 
-/* Of appends of unknown outcome any may have come, in any order: with many the check of the history would have no end. */
+/* Of appends of unknown outcome any may have come, in any order: with many the check of the history would have no
+ * end. */
 static bool many_appends(const struct sim_world *w, uint64_t key)
 {
     uint32_t unknown = 0;

@@ -1,4 +1,5 @@
-/* Running simulated clusters from seeds: what Python, the benchmark and the tests call. See world.h for what a run is. */
+/* Running simulated clusters from seeds: what Python, the benchmark and the tests call. See world.h for what a run
+ * is. */
 #ifndef CORELANE_APPS_RAFT_SIM_RUN_H
 #define CORELANE_APPS_RAFT_SIM_RUN_H
 
@@ -67,8 +68,8 @@ struct cl_raft_sim_result {
     uint64_t outrun_leaders;             /* with the slowest of clocks, cut off from others with the fastest */
     uint64_t snapshots_made, snapshots_installed;
     uint64_t datagrams_sent_again; /* NODE: by the channel, where there is one */
-    /* RESP: epochs, that were lost; connections that ended with one; clients that were told where to go; swaps by WATCH and
-     * EXEC, that were refused; entries of former epochs, on any replica. */
+    /* RESP: epochs, that were lost; connections that ended with one; clients that were told where to go; swaps by WATCH
+     * and EXEC, that were refused; entries of former epochs, on any replica. */
     uint64_t epochs_opened, epochs_lost, connections_ended, moved, swaps, swaps_refused, units_refused;
     uint64_t datagrams, datagrams_lost, datagrams_duplicated, datagrams_cut;
     uint64_t cut_short;                    /* runs that grew out of the tables of the checks and were ended early */

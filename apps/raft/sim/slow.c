@@ -1,5 +1,6 @@
-/* At the end of some runs the disks of all nodes, or of some, are slow at once, a write taking one to three election timeouts, and the
- * leader is cut off. Another has to be there while that lasts. Drawn from a stream of its own, so that no other draw depends on it. */
+/* At the end of some runs the disks of all nodes, or of some, are slow at once, a write taking one to three election
+ * timeouts, and the leader is cut off. Another has to be there while that lasts. Drawn from a stream of its own, so
+ * that no other draw depends on it. */
 #include "world.h"
 
 #define ONE_IN 4

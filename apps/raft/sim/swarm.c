@@ -1,6 +1,6 @@
-/* What a seed draws before its world begins. Each kind of fault is on in about half of the seeds and has a strength of its
- * own: a world with everything at once hides what a world with one strong fault shows (Groce et al., "Swarm testing",
- * ISSTA 2012). */
+/* What a seed draws before its world begins. Each kind of fault is on in about half of the seeds and has a strength of
+ * its own: a world with everything at once hides what a world with one strong fault shows (Groce et al., "Swarm
+ * testing", ISSTA 2012). */
 #include "world.h"
 
 /* One clock may be 1.11 / 0.89 times as fast as another, just under the quarter that leases bear. */
@@ -97,7 +97,8 @@ static void draw_core(struct sim_world *w, struct sim_swarm *s)
 }
 
 /* A tick is 1 ms, and in three of four worlds longer where the shortest election timeout would else be less than four
- * times as long as a datagram and a write may take: without that every second such world is busy with elections alone. */
+ * times as long as a datagram and a write may take: without that every second such world is busy with elections
+ * alone. */
 static void draw_pace(struct sim_world *w, struct sim_swarm *s)
 {
     uint64_t way_ns = s->link.base_ns + s->link.spread_ns + s->write_ns + s->write_spread_ns;
@@ -109,9 +110,10 @@ static void draw_pace(struct sim_world *w, struct sim_swarm *s)
     s->patience_ns *= (uint32_t)scale;
 }
 
-/* Leases at the edge of what they promise to bear: one clock as slow and all others as fast as they may be, its node made the leader and cut
- * off again and again, and everything else so quick that the next leader commits as soon as the promises to the old one are over. Clocks
- * that are drawn evenly are almost never so far apart, and bear a margin that is too small. */
+/* Leases at the edge of what they promise to bear: one clock as slow and all others as fast as they may be, its node
+ * made the leader and cut off again and again, and everything else so quick that the next leader commits as soon as the
+ * promises to the old one are over. Clocks that are drawn evenly are almost never so far apart, and bear a margin that
+ * is too small. */
 static void draw_race(struct sim_world *w, struct sim_swarm *s)
 {
     if (!s->lease_reads || below(w, 5))
@@ -131,8 +133,8 @@ static void draw_race(struct sim_world *w, struct sim_swarm *s)
     s->readers = 1;
 }
 
-/* Leaders that lose their place while clients ask them, and do not know yet: what must not be told is told within milliseconds or
- * never, so everything else is quick. */
+/* Leaders that lose their place while clients ask them, and do not know yet: what must not be told is told within
+ * milliseconds or never, so everything else is quick. */
 static void draw_deposed(struct sim_world *w, struct sim_swarm *s)
 {
     if (w->options.mode != CL_RAFT_SIM_RESP || below(w, 2))

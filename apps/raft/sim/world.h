@@ -78,7 +78,8 @@ struct sim_packet {
     uint8_t data[];
 };
 
-/* RESP: a request is a command; or what a swap begins with, WATCH and GET; or what it ends with, MULTI, SET and EXEC. */
+/* RESP: a request is a command; or what a swap begins with, WATCH and GET; or what it ends with, MULTI, SET and
+ * EXEC. */
 enum sim_part { SIM_WHOLE, SIM_LOOK, SIM_SWAP };
 
 /* A client's request, and the answer to it. */

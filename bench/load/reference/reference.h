@@ -2,9 +2,9 @@
  *
  * Requests are those of the load tool's echo protocol (struct cl_sockload_head, in sockload/sockload.h): a head of 32
  * bytes, filled up to `bytes`; the answer is the same head, filled up to `reply_bytes`, hold_ns after the request
- * had come, by the kernel's stamp (../sockload/came.h). How long it really kept each one, from there to the stamp before
- * its answer is sent, goes into a histogram: that is what a tool that measures from outside ought to report, but for the
- * way there and back. What waited in the server's socket was kept by the server, too.
+ * had come, by the kernel's stamp (../sockload/came.h). How long it really kept each one, from there to the stamp
+ * before its answer is sent, goes into a histogram: that is what a tool that measures from outside ought to report, but
+ * for the way there and back. What waited in the server's socket was kept by the server, too.
  *
  * One thread, which never sleeps while it serves: over UDP one socket, over TCP any number of connections. Requests
  * that wait are in a heap by the time of their answer. So on one connection, too, what is kept shorter is answered

@@ -1,5 +1,5 @@
-/* When the kernel had received what a socket gave, as a stamp of the processor's clock. A program that is busy reads its
- * sockets late, and what it measures from its own reading counts its own delay as somebody else's (Kogias et al.,
+/* When the kernel had received what a socket gave, as a stamp of the processor's clock. A program that is busy reads
+ * its sockets late, and what it measures from its own reading counts its own delay as somebody else's (Kogias et al.,
  * Lancet, ATC'19, section 3).
  *
  * The kernel stamps by CLOCK_REALTIME (SO_TIMESTAMPNS, socket(7)), which others may set. So only the age is taken from

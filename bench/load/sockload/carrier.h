@@ -1,5 +1,5 @@
-/* What carries the bytes of connections: sockets of Linux (sockets.c), or corelane's own stack (dataplane.c). The rest of
- * the engine is the same over both.
+/* What carries the bytes of connections: sockets of Linux (sockets.c), or corelane's own stack (dataplane.c). The rest
+ * of the engine is the same over both.
  *
  * Nothing blocks but `poll`. All calls but `run` are made where `run` runs. */
 #ifndef CORELANE_BENCH_LOAD_SOCKLOAD_CARRIER_H
@@ -32,7 +32,8 @@ struct cl_carrier {
     int (*receive_datagrams)(struct cl_worker *w, struct cl_conn *c);
     /* Look which connections have something, and call cl_sockload_worker_event for each; wait for it `ms` at most. */
     void (*poll)(struct cl_worker *w, int ms);
-    /* Run fn(w) on a thread of its own that may do all of the above: 0, or a positive errno. `join` waits for its end. */
+    /* Run fn(w) on a thread of its own that may do all of the above: 0, or a positive errno. `join` waits for its
+     * end. */
     int (*start)(struct cl_worker *w, void *(*fn)(void *w));
     void (*join)(struct cl_worker *w);
     /* The same, and wait for its result; on the calling thread where that may. */

@@ -1,6 +1,6 @@
 /* A connection: opening, sending, receiving, and how it ends; over whatever carries it (carrier.h), with TLS between or
- * without. What cannot be sent yet is kept in `out`: plain bytes until a handshake is over, what goes over the wire from
- * then on. */
+ * without. What cannot be sent yet is kept in `out`: plain bytes until a handshake is over, what goes over the wire
+ * from then on. */
 #include "engine.h"
 
 #include <errno.h>

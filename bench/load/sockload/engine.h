@@ -210,8 +210,8 @@ void cl_sockload_conn_close(struct cl_worker *w, struct cl_conn *c);
 int cl_sockload_conn_writable(struct cl_worker *w, struct cl_conn *c);
 /* Send bytes now, as far as they go, and keep the rest (TCP). -EAGAIN: UDP took nothing. */
 int cl_sockload_conn_send(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n);
-/* Receive what there is (TCP), into in[in_len..]: bytes, 0 for the end, -EAGAIN for nothing. more: also what the carrier
- * has; else only what was taken from it before, and is to be decrypted still. */
+/* Receive what there is (TCP), into in[in_len..]: bytes, 0 for the end, -EAGAIN for nothing. more: also what the
+ * carrier has; else only what was taken from it before, and is to be decrypted still. */
 int64_t cl_sockload_conn_receive(struct cl_worker *w, struct cl_conn *c, bool more);
 /* The greeting's answers that are there are taken: 0 while more must come, 1 if all came, -EPROTO. */
 int cl_sockload_conn_greeted(struct cl_conn *c);

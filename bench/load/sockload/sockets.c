@@ -1,5 +1,5 @@
-/* Connections over sockets of Linux, which never block. epoll, level-triggered, says what is ready. Nagle's algorithm is
- * off: a request leaves when it is due. */
+/* Connections over sockets of Linux, which never block. epoll, level-triggered, says what is ready. Nagle's algorithm
+ * is off: a request leaves when it is due. */
 #include "engine.h"
 
 #include <errno.h>

@@ -19,10 +19,10 @@
  * is under way are single words (progress); results are whole once cl_sockload_done says so.
  *
  * Files: sockload (object, runs), worker (the loop of a thread), sending, receiving, account (what became of each
- * request), conn (connections), sockets and dataplane (what carries them, carrier.h), schedule (due times), what (what a request asks for), values (keys and values), and one a
- * protocol: echo, memcached, resp, http.
- * Carriers. The bytes go over sockets of Linux, or, with `runtime`, over corelane's own stack, whatever NIC that has; one
- * thread then, on the runtime's kthread. With `tls` TCP has TLS between (harness/tls.h).
+ * request), conn (connections), sockets and dataplane (what carries them, carrier.h), schedule (due times), what (what
+ * a request asks for), values (keys and values), and one a protocol: echo, memcached, resp, http.
+ * Carriers. The bytes go over sockets of Linux, or, with `runtime`, over corelane's own stack, whatever NIC that has;
+ * one thread then, on the runtime's kthread. With `tls` TCP has TLS between (harness/tls.h).
  *
  * Does not deal with: HTTP/2, more than one server address. Tests: tests/bench/load/. */
 #ifndef CORELANE_BENCH_LOAD_SOCKLOAD_SOCKLOAD_H

@@ -252,8 +252,8 @@ static inline void prefetch_next(const struct af_xdp *a, const struct queue *q)
     cl_prefetch(a->umem.area + filled[q->xsk.rx.ours & q->xsk.fill.mask] + CL_XSK_HEADROOM);
 }
 
-/* In copy mode whoever sent it has written it on another core. Its chunk is one of the next to be sent, too: each line comes
- * once, to be written. */
+/* In copy mode whoever sent it has written it on another core. Its chunk is one of the next to be sent, too: each line
+ * comes once, to be written. */
 static inline void fetch_frame(const uint8_t *data, uint32_t len)
 {
     cl_prefetch_span_write(data, len);

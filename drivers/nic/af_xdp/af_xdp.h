@@ -44,8 +44,8 @@ struct cl_af_xdp_config {
 
 /* New NIC on an interface of the calling thread's network namespace. -errno with the reason and the remedy in err. */
 CL_API int cl_af_xdp_nic_new(const struct cl_af_xdp_config *config, struct cl_nic **out, char *err);
-/* The same with what is usual, on queues 0 to n_queues - 1, for an XDP program that somebody else has loaded: its XSKMAP,
- * whose descriptor the caller keeps, has the sockets from now on (given.c). */
+/* The same with what is usual, on queues 0 to n_queues - 1, for an XDP program that somebody else has loaded: its
+ * XSKMAP, whose descriptor the caller keeps, has the sockets from now on (given.c). */
 CL_API int cl_af_xdp_nic_given(const char *ifname, uint32_t n_queues, int xskmap_fd, struct cl_nic **out, char *err);
 /* Whether the device reads and writes the UMEM itself. */
 CL_API bool cl_af_xdp_zero_copy(const struct cl_nic *nic);

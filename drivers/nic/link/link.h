@@ -81,7 +81,8 @@ CL_API int cl_wire_new(struct cl_nic *const nics[2], const struct cl_link_config
 CL_API unsigned cl_wire_step(struct cl_wire *wire);
 /* The stamp from which on a step finds something that no NIC announces; UINT64_MAX: nothing. As cl_wire_step. */
 CL_API uint64_t cl_wire_next_tsc(struct cl_wire *wire);
-/* Start a thread that moves the wire, and sleeps while there is nothing. -EINVAL: the clock is virtual; -EALREADY: it has one.
+/* Start a thread that moves the wire, and sleeps while there is nothing. -EINVAL: the clock is virtual; -EALREADY: it
+ * has one.
  * -errno. */
 CL_API int cl_wire_start(struct cl_wire *wire, char *err);
 CL_API void cl_wire_counts(const struct cl_wire *wire, unsigned path, struct cl_link_counts *out);

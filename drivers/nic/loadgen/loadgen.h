@@ -25,8 +25,8 @@
  *
  * Files: load/arrivals (gaps), load/zipf, load/random, load/wire (frames, ARP), load/echo, load/memcached, load/engine
  * (schedule, accounting), load/nic, load/client.
- * Does not deal with: TCP (../tcpload), more than one server address per engine, memcached requests longer than a datagram (nor does
- * memcached), connection churn.
+ * Does not deal with: TCP (../tcpload), more than one server address per engine, memcached requests longer than a
+ * datagram (nor does memcached), connection churn.
  * Tests: tests/drivers/test_loadgen_*.py. */
 #ifndef CORELANE_DRIVERS_NIC_LOADGEN_LOADGEN_H
 #define CORELANE_DRIVERS_NIC_LOADGEN_LOADGEN_H

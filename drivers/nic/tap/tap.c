@@ -368,7 +368,8 @@ int cl_tap_nic_new(const struct cl_tap_config *c, struct cl_nic **out, char *ifn
         destroy(&t->nic);
         return r;
     }
-    /* Linux' stack hands over bursts of a socket as they are, and lets us make checksums. Since 6.2; before, one by one. */
+    /* Linux' stack hands over bursts of a socket as they are, and lets us make checksums. Since 6.2; before, one by
+     * one. */
     t->joins = !ioctl(t->queues[0].fd, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_USO4 | TUN_F_USO6);
     t->nic.tx_joins = t->joins;
     t->ifindex = (int)if_nametoindex(ifname);

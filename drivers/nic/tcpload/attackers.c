@@ -2,9 +2,9 @@
  * the server has just let in comes before that. What a segment says is the kind's. There are no timestamps, no scale
  * of windows, and no timers: what was lost is sent again some turns later.
  *
- * Of those that overlap each has its own turn for the missing piece, which makes the server answer what waits behind it,
- * some 4 KiB. If all did so in the same 5 ms they would ask for 8 Gb/s of answers, which is more than a core has time for
- * whoever asks so, and says nothing of pieces that overlap. */
+ * Of those that overlap each has its own turn for the missing piece, which makes the server answer what waits behind
+ * it, some 4 KiB. If all did so in the same 5 ms they would ask for 8 Gb/s of answers, which is more than a core has
+ * time for whoever asks so, and says nothing of pieces that overlap. */
 #include "engine.h"
 
 #include <stdlib.h>

@@ -207,7 +207,8 @@ static void take_ack(struct cl_tcpload *load, struct conn *c, const struct segme
         cl_tcpload_queue(load, c);
 }
 
-/* Both have closed, and know it: there is nothing to wait for (the server has no TIME_WAIT, and the port has a rest). */
+/* Both have closed, and know it: there is nothing to wait for (the server has no TIME_WAIT, and the port has a
+ * rest). */
 static bool is_over(const struct conn *c)
 {
     return (c->flags & (FIN_OUT | FIN_IN)) == (FIN_OUT | FIN_IN) && c->una == c->nxt;

@@ -262,7 +262,8 @@ uint32_t cl_tcpload_ip_of(const struct cl_tcpload *load, uint32_t flow);
 uint16_t cl_tcpload_port_of(const struct cl_tcpload *load, uint32_t flow);
 /* The frame owed to a stranger. */
 void cl_tcpload_write_owed(struct cl_tcpload *load, const struct owed *owed, struct cl_frame *frame);
-/* Whether it is a segment of the server to one of our flows or to an attacker; else it is counted, or an answer owed. */
+/* Whether it is a segment of the server to one of our flows or to an attacker; else it is counted, or an answer
+ * owed. */
 bool cl_tcpload_read(struct cl_tcpload *load, const struct cl_frame *frame, struct segment *s);
 
 /* conn.c */

@@ -35,8 +35,8 @@ uint16_t cl_tcpload_port_of(const struct cl_tcpload *load, uint32_t flow)
     return (uint16_t)(load->config.first_port + (load->config.ips == 1 ? flow : flow % load->config.ports));
 }
 
-/* Headers of a segment with `options` bytes of options, which are written already and summed up in `sum`, as is the data.
- * The checksums are computed from the values: loads that span stores just made would wait for these. */
+/* Headers of a segment with `options` bytes of options, which are written already and summed up in `sum`, as is the
+ * data. The checksums are computed from the values: loads that span stores just made would wait for these. */
 static void finish(const struct cl_tcpload *load, uint32_t ip, uint16_t port, uint8_t flags, uint32_t seq, uint32_t ack,
                    uint16_t window, uint32_t options, uint32_t len, uint64_t sum, struct cl_frame *frame)
 {

@@ -9,19 +9,20 @@
  * intended time. A request goes onto the connection that has been idle longest. If none is idle it waits, is late, and
  * is charged. What was due and never sent is `dropped`. A request of churn is answered when the server's FIN has come.
  *
- * What a byte must be is known from its place in the stream, in both directions (cl_tcpload_pattern), and each byte that
- * comes is compared. Streams of different ports begin at different places of the pattern. The server echoes (ask,
+ * What a byte must be is known from its place in the stream, in both directions (cl_tcpload_pattern), and each byte
+ * that comes is compared. Streams of different ports begin at different places of the pattern. The server echoes (ask,
  * churn), takes (send) or makes the same pattern (receive).
  *
- * With a script, of ask alone, requests are not of the pattern but what the script says, and answers must be what it says
- * to the byte. Each connection goes through all of it, over and over, from a line of its own on.
+ * With a script, of ask alone, requests are not of the pattern but what the script says, and answers must be what it
+ * says to the byte. Each connection goes through all of it, over and over, from a line of its own on.
  *
  * Its TCP (RFC 9293): three-way handshake, acknowledgements that ride on requests or else wait 40 ms at most, one
  * acknowledgement at least for two segments of a burst that was received together, windows in both directions, window
  * scale and timestamps (RFC 7323, no PAWS), FIN, resets to segments of no connection. No congestion control: it sends
- * what the window permits. No loss recovery either: the NICs that it is meant for lose nothing. What is not acknowledged
- * after 200 ms is sent again from there on, so that a rare loss does not end a run, and is counted (`resent`); what
- * comes out of order is refused and counted (`gaps`). A figure of a run with either is a figure of something else.
+ * what the window permits. No loss recovery either: the NICs that it is meant for lose nothing. What is not
+ * acknowledged after 200 ms is sent again from there on, so that a rare loss does not end a run, and is counted
+ * (`resent`); what comes out of order is refused and counted (`gaps`). A figure of a run with either is a figure of
+ * something else.
  *
  * A run opens its connections, runs its phases, waits for answers, and ends all connections by resets.
  *
@@ -77,8 +78,8 @@
 
 #define CL_TCPLOAD_LINES 65535
 
-/* What is asked and answered. Line i: requests[request_at[i]..request_at[i + 1]), and the same of answers. A request is of
- * up to one segment, an answer of at least a byte. Stays the caller's, and as it is while the client exists. */
+/* What is asked and answered. Line i: requests[request_at[i]..request_at[i + 1]), and the same of answers. A request is
+ * of up to one segment, an answer of at least a byte. Stays the caller's, and as it is while the client exists. */
 struct cl_tcpload_script {
     uint32_t lines;
     const uint8_t *requests, *answers;

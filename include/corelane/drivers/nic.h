@@ -4,8 +4,8 @@
  * passed by value in bursts; a frame names its buffer, and whoever holds the frame owns the buffer:
  *
  *   rx_burst  gives frames to the caller.
- *   tx_burst  takes the first `returned` frames from the caller; the rest stay the caller's (the queue is full). One call
- *             is one doorbell. The NIC frees the buffers when the frames have left.
+ *   tx_burst  takes the first `returned` frames from the caller; the rest stay the caller's (the queue is full). One
+ *             call is one doorbell. The NIC frees the buffers when the frames have left.
  *   alloc     gives empty buffers (data = start of the payload area, len = 0, room = bytes available from data on).
  *   free      takes frames back unsent.
  *
@@ -74,9 +74,9 @@ struct cl_nic_ops {
     /* A descriptor that poll() reports readable when a frame waits, or -1 if the NIC sleeps on a futex. */
     int (*fd)(struct cl_nic *nic, unsigned queue);
     void (*close)(struct cl_nic *nic);
-    /* The stamp of the NIC's clock from which on rx_burst may have frames that no wake-up announces, or wants to be called for
-     * what is still to be sent; UINT64_MAX: none is known. NULL for devices that need no such call. By the thread that
-     * uses the queue. */
+    /* The stamp of the NIC's clock from which on rx_burst may have frames that no wake-up announces, or wants to be
+     * called for what is still to be sent; UINT64_MAX: none is known. NULL for devices that need no such call. By the
+     * thread that uses the queue. */
     uint64_t (*next_tsc)(struct cl_nic *nic, unsigned queue);
     /* The caller will send a frame on this queue in some 20 to 50 ns: take what that needs away from the other cores
      * now. Not earlier, a receiver that polls fetches it back. A hint; NULL for devices that have no use for it. */
@@ -87,7 +87,8 @@ struct cl_nic_ops {
      * libos/net/order.c, which says how they are compared. By the thread that uses the queue. */
     bool (*steering)(struct cl_nic *nic, unsigned queue, uint32_t *number);
     /* Whether a TCP segment that came may be of a connection of another user of this address: whoever knows nothing of
-     * it sends it back as it came, in its own buffer. Else he answers it. NULL for a NIC whose addresses have one user. */
+     * it sends it back as it came, in its own buffer. Else he answers it. NULL for a NIC whose addresses have one
+     * user. */
     bool (*may_be_anothers)(const struct cl_frame *frame);
 };
 

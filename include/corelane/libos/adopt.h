@@ -72,8 +72,8 @@ CL_API int cl_kthread_let_go(struct cl_sched *sched, unsigned k);
  * thread is its thread for a moment. Not where an iokernel manages the cores. Or the calling thread's own, that it has
  * adopted, between two turns: there or not.
  * The first is one turn, as cl_kthread_turn. The second calls fn(arg) there, outside of uthreads: what would block
- * answers -EDEADLK, as in a timer's callback. What fn sends has left when it returns; the kthread is up then, so somebody
- * turns it until that returns 0, or what comes waits. Returns 0.
+ * answers -EDEADLK, as in a timer's callback. What fn sends has left when it returns; the kthread is up then, so
+ * somebody turns it until that returns 0, or what comes waits. Returns 0.
  *   -EBUSY      another thread is inside of it at this moment, or has adopted it
  *   -EDEADLK    the calling thread is inside of one
  *   -EOPNOTSUPP an iokernel manages the cores, and the calling thread has not adopted it
@@ -82,16 +82,17 @@ CL_API int cl_kthread_let_go(struct cl_sched *sched, unsigned k);
 CL_API int cl_kthread_borrow_turn(struct cl_sched *sched, unsigned k);
 CL_API int cl_kthread_borrow(struct cl_sched *sched, unsigned k, void (*fn)(void *arg), void *arg);
 /* The same, by who answers on several connections one after the other and will turn the kthread soon: what fn sends
- * leaves when the NIC's queue is full, with what the next cl_kthread_borrow sends, or at the beginning of the next turn. */
+ * leaves when the NIC's queue is full, with what the next cl_kthread_borrow sends, or at the beginning of the next
+ * turn. */
 CL_API int cl_kthread_borrow_more(struct cl_sched *sched, unsigned k, void (*fn)(void *arg), void *arg);
-/* Since when something waits that was sent so, by the scheduler's clock; 0: nothing does. Whoever finds that it waits for
- * long turns the kthread (cl_kthread_borrow_turn). Any thread. */
+/* Since when something waits that was sent so, by the scheduler's clock; 0: nothing does. Whoever finds that it waits
+ * for long turns the kthread (cl_kthread_borrow_turn). Any thread. */
 CL_API uint64_t cl_kthread_gathered_ns(const struct cl_sched *sched, unsigned k);
 /* Whether the calling thread is inside of the latter. */
 CL_API bool cl_kthread_more_follows(void);
-/* The interpreter that runs on the calling thread begins to collect garbage, or has collected that of a generation: all of
- * the thread's kthreads, its own and those it has adopted, stand still meanwhile, which their traces tell. On any thread,
- * in a turn or not; does nothing where nothing is traced. */
+/* The interpreter that runs on the calling thread begins to collect garbage, or has collected that of a generation: all
+ * of the thread's kthreads, its own and those it has adopted, stand still meanwhile, which their traces tell. On any
+ * thread, in a turn or not; does nothing where nothing is traced. */
 CL_API void cl_kthread_collects(bool begins, uint32_t generation);
 /* What an error of these calls means and what to do, as a sentence. */
 CL_API const char *cl_adopt_error(int error);

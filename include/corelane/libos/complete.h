@@ -30,8 +30,8 @@ CL_EXTERN_C_BEGIN
 struct cl_completions {
     struct cl_completions *next; /* the scheduler's. Writer: add, before the element is published; readers: kthreads */
     void *arg;
-    bool
-        one_queue; /* there is one queue for all kthreads (log_shared.h): fd(0) is watched, and whoever waits is woken */
+    bool one_queue; /* there is one queue for all kthreads (log_shared.h): fd(0) is watched, and whoever waits is
+                    * woken */
     /* S. Submit what waits to be submitted on queue k, collect what is done, make ready who waited for it, and say how
      * many were collected. self != k: for a sibling, which may be at it itself: the callee takes the queue's lock by
      * trylock then. */

@@ -119,18 +119,19 @@ struct cl_log_report {
     uint64_t flushes, records;        /* read and found whole, those truncated later and those of meta included */
     uint64_t read_bytes;
     uint64_t
-        acknowledged_index; /* the last index that the device itself says was acknowledged, even if it is lost; not what was truncated */
-    uint64_t grown_bytes;     /* that the ring is larger by since this opening, since the area was */
-    uint64_t unused_bytes;    /* of the area, which it grew by and the ring cannot take yet: open again after a trim */
-    uint64_t last_flush;      /* number of the last one that is whole; 0: there never was one */
-    uint64_t last_offset;     /* where the flushes end */
-    uint32_t tail;            /* CL_LOG_TAIL_* */
+        acknowledged_index; /* the last index that the device itself says was acknowledged, even if it is lost; not what
+                             * was truncated */
+    uint64_t grown_bytes;   /* that the ring is larger by since this opening, since the area was */
+    uint64_t unused_bytes;  /* of the area, which it grew by and the ring cannot take yet: open again after a trim */
+    uint64_t last_flush;    /* number of the last one that is whole; 0: there never was one */
+    uint64_t last_offset;   /* where the flushes end */
+    uint32_t tail;          /* CL_LOG_TAIL_* */
     uint32_t bad_superblocks; /* bit 0, bit 1: that slot is torn or damaged, and the other one was used */
     uint64_t bad_offset;      /* torn or damaged: byte offset of what is bad */
     uint64_t bad_index;       /* the index that was expected there */
     uint64_t beyond_offset;   /* damaged: where a later, good flush lies; 0: other evidence */
-    uint64_t
-        beyond_flushes; /* torn or damaged: later flushes found behind, by their headers; nothing of them is given out */
+    uint64_t beyond_flushes;  /* torn or damaged: later flushes found behind, by their headers; nothing of them is given
+                         * out */
     uint64_t unreadable_blocks; /* of 4096 bytes, that the device could not read, one by one, in superblocks and ring */
     uint64_t unreadable_offset; /* of one of them: the one that decided, or the first met */
     int32_t unreadable_error;   /* -errno of that one */
@@ -189,8 +190,8 @@ struct cl_log_op {
     void *user;
     struct cl_log_op *next; /* the log's */
     uint64_t lsn;           /* the log's */
-    /* Of one that is done: when its flush was given to the device, and when that had written it. Stamps of the scheduler
-     * whose uthreads share the log (log_shared.h), or of cl_log_stamped's clock; else 0. */
+    /* Of one that is done: when its flush was given to the device, and when that had written it. Stamps of the
+     * scheduler whose uthreads share the log (log_shared.h), or of cl_log_stamped's clock; else 0. */
     uint64_t stamps[2];
 };
 
@@ -287,10 +288,12 @@ struct cl_log_stats {
         said_flush; /* the last one of which the device says so: damage up to there is never taken for a torn write */
     uint64_t trims, truncates, restarts, metas, snapshots;
     uint64_t repacks,
-        repacked_bytes; /* passes that copied records to the end of the ring, so that what lay between is free; copied */
+        repacked_bytes; /* passes that copied records to the end of the ring, so that what lay between is free;
+                         * copied */
     uint64_t width;     /* flushes in flight at most now: in_flight, or fewer where the device does fewer at once */
     int64_t
-        registered; /* bytes of the flushes' buffers, which the device knows as registered memory; -errno: why it does not */
+        registered; /* bytes of the flushes' buffers, which the device knows as registered memory; -errno: why it does
+                     * not */
 };
 CL_API void cl_log_stats(const struct cl_log *log, struct cl_log_stats *out);
 
@@ -299,9 +302,9 @@ CL_API void cl_log_stats(const struct cl_log *log, struct cl_log_stats *out);
 struct cl_log_usage {
     uint64_t ring_bytes;
     uint64_t kept_bytes; /* records that are there, as far as is known without reading them */
-    uint64_t
-        dead_bytes; /* truncated records, votes, and the rest of the block in which each flush ends: won back when little is free */
-    uint64_t free_bytes;     /* for records */
+    uint64_t dead_bytes; /* truncated records, votes, and the rest of the block in which each flush ends: won back when
+                     * little is free */
+    uint64_t free_bytes; /* for records */
     uint64_t reserved_bytes; /* for truncations, and for winning back */
 };
 CL_API void cl_log_usage(const struct cl_log *log, struct cl_log_usage *out);

@@ -26,8 +26,8 @@ CL_EXTERN_C_BEGIN
 #define CL_EVENT_LIMITED 5    /* the iokernel does not grant all that was wished for; once, inside cl_runtime_new */
 #define CL_EVENT_UNFINISHED 6 /* frames come whose checksum their sender left to a device; once */
 #define CL_EVENT_DRAIN 7      /* attached: another member of the group has taken over: drain, then end. Once */
-/* A compiled handler, or the like, raised an exception: which, where, and how often; of each place at most once a second,
- * and the rest inside cl_runtime_delete */
+/* A compiled handler, or the like, raised an exception: which, where, and how often; of each place at most once a
+ * second, and the rest inside cl_runtime_delete */
 #define CL_EVENT_RAISED 8
 typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 
@@ -78,8 +78,8 @@ struct cl_runtime_config {
      * no probes. Attached mode; granted if the iokernel's configuration says so [0] */
     uint32_t quantum_signal;
     /* CL_RUNTIME_TRACE_... [sampled]. With OFF there is no segment, and it cannot be traced later. Sampled: 1 of one_in
-     * messages [1024], and about the slowest so many of each millisecond [4; at most 16]. records: that a kthread's ring
-     * holds, of 64 bytes; a power of two from 256 on [4096] */
+     * messages [1024], and about the slowest so many of each millisecond [4; at most 16]. records: that a kthread's
+     * ring holds, of 64 bytes; a power of two from 256 on [4096] */
     uint32_t trace, trace_one_in, trace_slowest, trace_records;
     /* May be NULL: then nobody is told anything. cl_runtime_info has what was not granted (`note`), and `gone`. */
     cl_runtime_event on_event;
@@ -129,11 +129,12 @@ CL_API int cl_runtime_batch_profile(const struct cl_runtime *rt, uint16_t port, 
 CL_API int cl_runtime_add_neighbour(struct cl_runtime *rt, uint32_t ipv4, const uint8_t *mac);
 /* Start a detached uthread. Any thread, also before start. -EAGAIN, -ESHUTDOWN. */
 CL_API int cl_runtime_spawn(struct cl_runtime *rt, cl_uthread_fn fn, void *arg);
-/* Trace requests in another way (CL_RUNTIME_TRACE_...) from about a millisecond on; 0: as before. Returns how until then.
+/* Trace requests in another way (CL_RUNTIME_TRACE_...) from about a millisecond on; 0: as before. Returns how until
+ * then.
  * -EINVAL: there is no such way; -ENOENT: it was made with tracing off, which it stays. Any thread. */
 CL_API int cl_runtime_trace(struct cl_runtime *rt, uint32_t how);
-/* Let whoever may signal the process sample where its kthreads are (cl_trace_ask_samples), where the kernel lets nobody do
- * so. Before start. -EBUSY: SIGPROF is somebody else's; -ENOENT: it is not traced; -ENOMEM. */
+/* Let whoever may signal the process sample where its kthreads are (cl_trace_ask_samples), where the kernel lets nobody
+ * do so. Before start. -EBUSY: SIGPROF is somebody else's; -ENOENT: it is not traced; -ENOMEM. */
 CL_API int cl_runtime_sample_by_signal(struct cl_runtime *rt);
 /* For what no handler answers, but somebody later (a command of a Raft group): its number in the trace, of a kind
  * (CL_TRACE_RAFT) on a port; 0: nothing is traced, or there is no room. Any thread. */
@@ -193,19 +194,19 @@ CL_API int cl_runtime_step(struct cl_runtime *rt);
 /* When it will have something to do by itself: a timer, a frame that its NIC does not announce; UINT64_MAX: never. As
  * cl_runtime_step. */
 CL_API uint64_t cl_runtime_next_ns(struct cl_runtime *rt);
-/* Say what a function of the application is called that has no symbol, for cl_runtime_stuck; copied. What was said first
- * counts. -ENOMEM. Any thread. */
+/* Say what a function of the application is called that has no symbol, for cl_runtime_stuck; copied. What was said
+ * first counts. -ENOMEM. Any thread. */
 CL_API int cl_runtime_name(struct cl_runtime *rt, const void *fn, const char *name);
 /* Attached, as a member of a group (docs/groups.md): its ports are bound, new flows may come. replace: and the other
- * members of the same user get none from then on, and are told to drain. Returns how many were. Embedded, or of no group:
- * nothing, 0. -errno with one line in err. Not on a kthread. */
+ * members of the same user get none from then on, and are told to drain. Returns how many were. Embedded, or of no
+ * group: nothing, 0. -errno with one line in err. Not on a kthread. */
 CL_API int cl_runtime_ready(struct cl_runtime *rt, bool replace, char err[256]);
 /* Have new flows go to the other members, and wait up to timeout_ns until what came before that is with uthreads, which
  * cl_runtime_stop lets end. -ETIMEDOUT: something still waits. 0: nothing does, or the iokernel is gone, or it is of no
  * group. -errno with one line in err. Not on a kthread. */
 CL_API int cl_runtime_drain(struct cl_runtime *rt, int64_t timeout_ns, char err[256]);
-/* Wait up to timeout_ns until no TCP connection is open any more; those in TIME_WAIT, which both sides have closed, do not
- * count. Nothing ends them: their users or their peers do. -ETIMEDOUT. Not on a kthread. */
+/* Wait up to timeout_ns until no TCP connection is open any more; those in TIME_WAIT, which both sides have closed, do
+ * not count. Nothing ends them: their users or their peers do. -ETIMEDOUT. Not on a kthread. */
 CL_API int cl_runtime_wait_closed(struct cl_runtime *rt, int64_t timeout_ns, char err[256]);
 /* TCP connections that exist now, half open ones and those that are being closed, too, but for those in TIME_WAIT. Any
  * thread; of counters that grow meanwhile. */

@@ -83,8 +83,8 @@ struct cl_work_source {
      * poll and before sleeping; cheap when there is nothing. While something stays it is called each turn, and the
      * kthread sleeps briefly only, for nobody wakes it when the NIC's queue drains. May be NULL. */
     bool (*flush)(void *arg, unsigned self);
-    /* S. `self` has found nothing to do: a few us of what may be done at any time. False: there is nothing of that, too. May
-     * be NULL. */
+    /* S. `self` has found nothing to do: a few us of what may be done at any time. False: there is nothing of that,
+     * too. May be NULL. */
     bool (*idle)(void *arg, unsigned self);
     /* The place where kthread k sleeps, constant for the life of the source; called once at cl_sched_new. NULL (or a
      * NULL result): the scheduler brings futexes of its own. */
@@ -110,8 +110,8 @@ struct cl_work_source {
     void (*parked)(void *arg, unsigned k);
     /* S. In how many ns `poll` may find frames of queue k that nothing announces; -1: never. NULL: never. */
     int64_t (*unannounced_ns)(void *arg, unsigned k);
-    /* U. What is noted of the message that uthread's `runner` (its cl_runner_local) is in, which is about to wait; NULL: it
-     * is in none. May be NULL. */
+    /* U. What is noted of the message that uthread's `runner` (its cl_runner_local) is in, which is about to wait;
+     * NULL: it is in none. May be NULL. */
     struct cl_trace_open *(*message)(void *arg, unsigned self, void *runner);
 };
 
@@ -179,7 +179,8 @@ CL_API unsigned cl_sched_place(struct cl_sched *sched, const int32_t *cpus);
  * stop_ns later a kthread is still in code that does not come back (cl_sched_running says in which); it may be called
  * again, and then waits for a moment only. */
 CL_API int cl_sched_stop(struct cl_sched *sched, int64_t timeout_ns);
-/* Code of the application that a uthread is in, for who waits for it in vain. It stays as long as the scheduler does. */
+/* Code of the application that a uthread is in, for who waits for it in vain. It stays as long as the scheduler
+ * does. */
 struct cl_doing {
     const char *what; /* as in "the handler of TCP port 7000" */
     void *fn, *arg;   /* the function, and what it is given */

@@ -103,7 +103,8 @@ CL_API void cl_service_drain(struct cl_service_bound *bound);
 CL_API uint32_t cl_service_alive(const struct cl_service_bound *bound);
 /* Counters of servers, a cl_counters_fn. */
 CL_API unsigned cl_service_counters(void *bound, struct cl_counter *out, unsigned room);
-/* Readable when a job has ended that cl_service_next_job has not told of. -1: there is no job. It belongs to `bound`. */
+/* Readable when a job has ended that cl_service_next_job has not told of. -1: there is no job. It belongs to
+ * `bound`. */
 CL_API int cl_service_jobs_fd(const struct cl_service_bound *bound);
 /* A job that has ended, each once. 1: its name and what it returned (CL_HANDLER_RAISED: it raised). 0: none now. One
  * thread at a time. */

@@ -54,8 +54,8 @@ static inline void cl_spin_unlock(struct cl_spin *l)
     cl_spins_count(-1u);
 }
 
-/* Of a lock that nobody but this kthread ever takes (shared false): nothing is exchanged, but the section is still one that
- * no interrupt ends early, and in which nothing may block. */
+/* Of a lock that nobody but this kthread ever takes (shared false): nothing is exchanged, but the section is still one
+ * that no interrupt ends early, and in which nothing may block. */
 static inline void cl_spin_lock_if(struct cl_spin *l, bool shared)
 {
     if (shared)

@@ -51,8 +51,8 @@ struct cl_lru_stats {
     uint64_t hits, misses, inserted, replaced, evicted, removed;
 };
 
-/* shards: a power of two, at most capacity; 0: one for 64 entries, 16 at most. All memory is reserved here and touched as
- * it is needed. -EINVAL, -ENOMEM, -EIO (no random numbers, for the hash that nobody can foresee). */
+/* shards: a power of two, at most capacity; 0: one for 64 entries, 16 at most. All memory is reserved here and touched
+ * as it is needed. -EINVAL, -ENOMEM, -EIO (no random numbers, for the hash that nobody can foresee). */
 CL_API int cl_lru_new(uint32_t capacity, uint32_t key_bytes, uint32_t value_bytes, uint32_t shards,
                       struct cl_lru **out);
 CL_API void cl_lru_delete(struct cl_lru *t);

@@ -50,8 +50,8 @@ CL_EXTERN_C_BEGIN
 #define CL_STREAM_RECEIVE_BUFFER 3  /* bytes that may wait to be read: the window offered to the peer */
 #define CL_STREAM_USER_TIMEOUT_MS 4 /* how long the peer may answer nothing; 0: as retransmissions go */
 #define CL_STREAM_KEEP_FRAMES 5     /* 1: what comes stays in its frame if it can, for cl_stream_lease (lease.h) */
-/* Of a connection that keeps alive: silence in s until the first probe, 1 to 32767; between probes, the same; how many are
- * not answered, 1 to 127. -ENOBUFS: connections of the runtime have 32 other sets of these three already. */
+/* Of a connection that keeps alive: silence in s until the first probe, 1 to 32767; between probes, the same; how many
+ * are not answered, 1 to 127. -ENOBUFS: connections of the runtime have 32 other sets of these three already. */
 #define CL_STREAM_KEEP_IDLE_S 6
 #define CL_STREAM_KEEP_INTERVAL_S 7
 #define CL_STREAM_KEEP_PROBES 8
@@ -114,8 +114,8 @@ CL_API int64_t cl_stream_write_from(struct cl_stream *s, struct cl_region *regio
 /* Wait until the first `bytes` of all that this socket has written from regions are released; < 0: all so far. 0: the
  * peer has acknowledged them. Of a connection that is over, why: then they are released, too. */
 CL_API int cl_stream_wait_released(struct cl_stream *s, int64_t bytes, int64_t timeout_ns);
-/* How many bytes of all that this socket has written from regions are released; CL_POLL_RELEASED is over with that, until
- * more are. Any thread. */
+/* How many bytes of all that this socket has written from regions are released; CL_POLL_RELEASED is over with that,
+ * until more are. Any thread. */
 CL_API int64_t cl_stream_released(struct cl_stream *s);
 
 /* CL_STREAM_WRITE: a FIN follows what was written, and reading goes on. CL_STREAM_READ: reads return 0 from now on;
@@ -151,9 +151,9 @@ CL_API int cl_stream_ends(struct cl_stream *s, struct cl_tcp_addr *own, struct c
 CL_API int cl_stream_info(struct cl_stream *s, struct cl_tcp_info *out);
 
 /* As cl_poll_add, of those of CL_POLL_IN (something can be read or accepted, or the end has come), CL_POLL_OUT (there
- * is room to write, or it is open at last) and CL_POLL_RELEASED that `events` has; CL_POLL_ERROR (it is over with an error) and
- * CL_POLL_END are always told. Readiness is a hint: a call with time-out 0 may still say -EAGAIN, if memory for what
- * came was short. Edge: told for what has come since, and for room after a write that took less than it was
+ * is room to write, or it is open at last) and CL_POLL_RELEASED that `events` has; CL_POLL_ERROR (it is over with an
+ * error) and CL_POLL_END are always told. Readiness is a hint: a call with time-out 0 may still say -EAGAIN, if memory
+ * for what came was short. Edge: told for what has come since, and for room after a write that took less than it was
  * given. Any thread. */
 CL_API int cl_poll_add_stream(struct cl_poll *set, struct cl_stream *s, uint32_t events, uint32_t how, uint64_t data);
 /* -ENOENT: it is not in. Any thread. */
@@ -169,11 +169,11 @@ CL_API uint32_t cl_stream_ready(const struct cl_stream *s);
  * this returns. It ends with the close. Any thread, while the socket is open. */
 CL_API void cl_stream_watch(struct cl_stream *s, void (*fn)(void *arg), void *arg);
 
-/* Have a connection's home be kthread k, whose thread waits for it (-1: none, as in the beginning): what comes for it by
- * another kthread's queue is handed there whole, in order, and it is woken for that, so that watchers are called on it as a
- * rule. Siblings take it from there if that one does not get on. `flows_sent_home` counts how often one was handed over.
- * Not where an iokernel manages the cores: k may be without one. -EINVAL: there is no such kthread; -ENOTCONN: the
- * connection is over, or s is a listener. Any thread, while the socket is open or held. */
+/* Have a connection's home be kthread k, whose thread waits for it (-1: none, as in the beginning): what comes for it
+ * by another kthread's queue is handed there whole, in order, and it is woken for that, so that watchers are called on
+ * it as a rule. Siblings take it from there if that one does not get on. `flows_sent_home` counts how often one was
+ * handed over. Not where an iokernel manages the cores: k may be without one. -EINVAL: there is no such kthread;
+ * -ENOTCONN: the connection is over, or s is a listener. Any thread, while the socket is open or held. */
 CL_API int cl_stream_set_home(struct cl_stream *s, int k);
 
 /* Handler of a byte stream: `len` bytes that have come in order and wait, in one piece; it writes an answer of up to

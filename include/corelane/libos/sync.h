@@ -79,8 +79,8 @@ CL_API int cl_sem_trywait(struct cl_sem *s);
 CL_API int cl_sem_wait_until(struct cl_sem *s, uint64_t deadline_ns);
 /* Give one, to the first waiter if there are any. Any thread. */
 CL_API void cl_sem_post(struct cl_sem *s);
-/* Its first half, which makes no system call, so it may be done under a spin lock: give one. Returns who was let through
- * and sleeps until the caller calls cl_uthread_ready (sched.h); NULL: nobody waited. Any thread. */
+/* Its first half, which makes no system call, so it may be done under a spin lock: give one. Returns who was let
+ * through and sleeps until the caller calls cl_uthread_ready (sched.h); NULL: nobody waited. Any thread. */
 CL_API struct cl_uthread *cl_sem_give(struct cl_sem *s);
 /* The count at this instant. */
 CL_API uint32_t cl_sem_value(const struct cl_sem *s);

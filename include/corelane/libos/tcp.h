@@ -43,7 +43,8 @@ struct cl_tcp_events {
     void (*opened)(struct cl_tcp_conn *c, void *arg);
     /* The next bytes. Returns how many it took, 0..len. They lie in the frame or in a chunk, and are gone when it
      * returns or calls cl_tcp_abort. What it does not take waits, and is offered again when more comes, or the FIN, or
-     * the user calls cl_tcp_resume; the peer is held back when so much waits as may. NULL: all waits, for cl_tcp_read. */
+     * the user calls cl_tcp_resume; the peer is held back when so much waits as may. NULL: all waits, for
+     * cl_tcp_read. */
     int64_t (*data)(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg);
     /* There is room again since cl_tcp_write took less than it was given. */
     void (*writable)(struct cl_tcp_conn *c, void *arg);
@@ -58,9 +59,9 @@ struct cl_tcp_events {
     void (*timer)(struct cl_tcp_conn *c, void *arg);
     /* Somebody has called cl_tcp_wake. */
     void (*woken)(struct cl_tcp_conn *c, void *arg);
-    /* Of a listener's events: data has come for one of its connections, for which `data` will be called soon, as a rule on
-     * this kthread and after all of a burst were seen here. So memory that they will need can be sent for together. A hint:
-     * these bytes may still turn out to be dropped, or out of order. It runs where frames are received: it may
+    /* Of a listener's events: data has come for one of its connections, for which `data` will be called soon, as a rule
+     * on this kthread and after all of a burst were seen here. So memory that they will need can be sent for together.
+     * A hint: these bytes may still turn out to be dropped, or out of order. It runs where frames are received: it may
      * not block, take locks, or call anything of this API; some 50 ns are all right. arg: the listener's. */
     void (*ahead)(const uint8_t *data, int64_t len, void *arg);
 };
@@ -129,17 +130,17 @@ struct cl_tcp_info {
  * -EADDRINUSE, -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog,
                                  const struct cl_tcp_events *events, void *arg);
-/* Take no more connections to a port: SYNs are answered by a reset from now on. Those that are open, or being opened, go
- * on; the port may be listened to again. Any thread, while the runtime exists. -ENOENT: it has no listener of the event
- * form. */
+/* Take no more connections to a port: SYNs are answered by a reset from now on. Those that are open, or being opened,
+ * go on; the port may be listened to again. Any thread, while the runtime exists. -ENOENT: it has no listener of the
+ * event form. */
 CL_API int cl_runtime_unlisten_tcp(struct cl_runtime *rt, uint16_t port);
 /* How connections of the runtime answer congestion, from now on; before the first of them. rule: "cubic", "newreno" or
  * "dctcp" (RFC 8257: for a data centre whose switches mark, and whose hosts all do this). ecn (RFC 3168): 0 no, 1 offer
  * and take it, 2 take it where a peer offers it, the default. -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t ecn);
 /* Connections of the runtime that begin from now on probe a peer of which nothing was heard for idle_ms, each
- * interval_ms, and end with ETIMEDOUT when `probes` of these were not answered (RFC 9293, section 3.8.4). So a connection
- * whose peer's reset was lost ends. idle_ms 0: none probes, the default. Before the first of them.
+ * interval_ms, and end with ETIMEDOUT when `probes` of these were not answered (RFC 9293, section 3.8.4). So a
+ * connection whose peer's reset was lost ends. idle_ms 0: none probes, the default. Before the first of them.
  * -EINVAL: interval_ms or probes is 0 and idle_ms is not; -ENOMEM. */
 CL_API int cl_runtime_tcp_keep_alive(struct cl_runtime *rt, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes);
 /* Open a connection; `opened` or `ended` tells how that went. On a kthread. Callbacks may come before this returns.
@@ -147,8 +148,8 @@ CL_API int cl_runtime_tcp_keep_alive(struct cl_runtime *rt, uint32_t idle_ms, ui
 CL_API int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port,
                                   const struct cl_tcp_events *events, void *arg);
 /* The same from an own end: NULL, or its ipv4 0: the runtime's; its port 0: any free one. made(c, arg), if it is not
- * NULL, is called before all callbacks, when the ends are known: it may keep c, and set options. -EADDRINUSE: that pair of ends
- * is in use; -EADDRNOTAVAIL: the address is not ours, or no port is free. */
+ * NULL, is called before all callbacks, when the ends are known: it may keep c, and set options. -EADDRINUSE: that pair
+ * of ends is in use; -EADDRNOTAVAIL: the address is not ours, or no port is free. */
 CL_API int cl_runtime_open_tcp(struct cl_runtime *rt, const struct cl_tcp_addr *from, const struct cl_tcp_addr *to,
                                const struct cl_tcp_events *events, void *arg,
                                void (*made)(struct cl_tcp_conn *c, void *arg));
@@ -157,9 +158,9 @@ CL_API int cl_runtime_open_tcp(struct cl_runtime *rt, const struct cl_tcp_addr *
  * him. For who has something to do with a connection outside of its callbacks, on a kthread. As for cl_tcp_wake,
  * `ended` has not returned. */
 CL_API bool cl_tcp_call(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg);
-/* The same for each connection that `next` gives until it gives NULL, all of one runtime, at less cost for each: the clock is
- * read once for several, so not for callbacks that block, and what they send leaves together. One that somebody works on
- * is woken instead (cl_tcp_wake). */
+/* The same for each connection that `next` gives until it gives NULL, all of one runtime, at less cost for each: the
+ * clock is read once for several, so not for callbacks that block, and what they send leaves together. One that
+ * somebody works on is woken instead (cl_tcp_wake). */
 CL_API void cl_tcp_call_each(struct cl_tcp_conn *(*next)(void *arg), void (*fn)(struct cl_tcp_conn *c, void *arg),
                              void *arg);
 /* Have `woken` called, once for all calls before it, in a turn of the connection that begins after this: for who has
@@ -199,17 +200,17 @@ CL_API void cl_tcp_keep_frames(struct cl_tcp_conn *c, bool on);
 CL_API int64_t cl_tcp_write_from(struct cl_tcp_conn *c, struct cl_region *region, int64_t offset, int64_t len);
 /* Offer what waits to `data` again, when this callback has returned. */
 CL_API void cl_tcp_resume(struct cl_tcp_conn *c);
-/* Call `timer` in so many ns, and not at the time that was asked for before; UINT64_MAX: never. It comes once, and up to
- * 68 ms late: it is for states that last too long. */
+/* Call `timer` in so many ns, and not at the time that was asked for before; UINT64_MAX: never. It comes once, and up
+ * to 68 ms late: it is for states that last too long. */
 CL_API void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t in_ns);
-/* Around a handler that the user calls in its callback: it may ask who is served (cl_current_request), and its views may
- * fault (cl_handler_fault). It may block. `end` returns whether it faulted. On a uthread. */
+/* Around a handler that the user calls in its callback: it may ask who is served (cl_current_request), and its views
+ * may fault (cl_handler_fault). It may block. `end` returns whether it faulted. On a uthread. */
 CL_API void cl_tcp_handler_begin(struct cl_tcp_conn *c);
 CL_API bool cl_tcp_handler_end(struct cl_tcp_conn *c);
 /* Send small segments at once, whatever is under way (no Nagle). What waits by now leaves, corked or not. */
 CL_API void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on);
-/* Send full segments only, until it is off, which ends cl_tcp_more, too: TCP_CORK of Linux. What does not fill one waits for 200 ms at most, or for as
- * long as a retransmission takes if that is more, once nothing is under way. */
+/* Send full segments only, until it is off, which ends cl_tcp_more, too: TCP_CORK of Linux. What does not fill one
+ * waits for 200 ms at most, or for as long as a retransmission takes if that is more, once nothing is under way. */
 CL_API void cl_tcp_cork(struct cl_tcp_conn *c, bool on);
 /* After a write: more is written soon. What fills no segment waits for it, as corked, but not beyond the next segment
  * that comes: MSG_MORE of Linux. */

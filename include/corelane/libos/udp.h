@@ -1,22 +1,23 @@
 /* UDP for applications: request handlers, and sockets that block a uthread. Part of the C API (libos.h).
  *
- * A handler is called on a uthread for each datagram of its port, in no order that it could rely on: siblings steal. One
- * that is bound as ordered (cl_runtime_bind_udp_ordered) gets the datagrams of a flow, which is the two addresses and
- * ports, in the order in which the NIC gave them, one at a time. It may block (sleep, lock, send, receive): the rest of
- * the kthread's requests then goes on on another uthread. `request` and `reply` are different memory; `reply` already lies in the NIC's buffer, behind room
- * for the headers, so that nothing is copied afterwards. The reply goes to where the request came from, by the
- * request's own headers.
+ * A handler is called on a uthread for each datagram of its port, in no order that it could rely on: siblings steal.
+ * One that is bound as ordered (cl_runtime_bind_udp_ordered) gets the datagrams of a flow, which is the two addresses
+ * and ports, in the order in which the NIC gave them, one at a time. It may block (sleep, lock, send, receive): the
+ * rest of the kthread's requests then goes on on another uthread. `request` and `reply` are different memory; `reply`
+ * already lies in the NIC's buffer, behind room for the headers, so that nothing is copied afterwards. The reply goes
+ * to where the request came from, by the request's own headers.
  *
  * What a handler returns: > 0 length of the reply; 0 no reply; < 0 an error, or more than `room`: counted in
  * handler_errors, nothing is sent.
  *
- * Datagrams to the runtime's own address and to 127.0.0.0/8 do not reach the NIC. They come in at the kthread's next poll,
- * for sockets and handlers alike, a handler's own port included; 256 of a kthread may wait, then sending answers -ENOBUFS.
- * Those for an ordered handler go to their flow at once, in the order in which they are sent, and within its bounds.
+ * Datagrams to the runtime's own address and to 127.0.0.0/8 do not reach the NIC. They come in at the kthread's next
+ * poll, for sockets and handlers alike, a handler's own port included; 256 of a kthread may wait, then sending answers
+ * -ENOBUFS. Those for an ordered handler go to their flow at once, in the order in which they are sent, and within its
+ * bounds.
  *
- * Implemented: one datagram in, any number out; broadcast requests; checksums; connected sockets, ICMP errors told to them;
- * several sockets a port, by flow. Not implemented: multicast, datagrams above the MTU (-EMSGSIZE). Waiting for many
- * sockets: poll.h. */
+ * Implemented: one datagram in, any number out; broadcast requests; checksums; connected sockets, ICMP errors told to
+ * them; several sockets a port, by flow. Not implemented: multicast, datagrams above the MTU (-EMSGSIZE). Waiting for
+ * many sockets: poll.h. */
 #ifndef CORELANE_LIBOS_UDP_H
 #define CORELANE_LIBOS_UDP_H
 
@@ -72,11 +73,11 @@ typedef int64_t (*cl_udp_handler)(const uint8_t *request, int64_t len, uint8_t *
  * If it blocks or takes long, all of its requests wait. */
 typedef void (*cl_udp_burst_handler)(struct cl_udp_req *reqs, unsigned n, void *arg);
 
-/* The type of a request, 0 to n - 1; anything else is counted in type_errors and means the last. Called when the datagram
- * arrives, on the kthread that received it, in its loop: it must not block and should be short. */
+/* The type of a request, 0 to n - 1; anything else is counted in type_errors and means the last. Called when the
+ * datagram arrives, on the kthread that received it, in its loop: it must not block and should be short. */
 typedef int64_t (*cl_udp_classifier)(const uint8_t *request, int64_t len, void *arg);
-/* Requests in queues by type. The next one is the head of the queue with the largest ratio of waiting time to target; so a
- * type of half the target waits half as long. A queue holds
+/* Requests in queues by type. The next one is the head of the queue with the largest ratio of waiting time to target;
+ * so a type of half the target waits half as long. A queue holds
  * CL_UDP_TYPE_QUEUE requests a kthread; what finds it full is dropped. */
 struct cl_udp_types {
     uint32_t n;                       /* 1..CL_UDP_TYPES */
@@ -85,11 +86,11 @@ struct cl_udp_types {
     void *arg; /* of classify */
 };
 
-/* Requests that wait for others, for a burst handler that gains from many at a time. It is given `batch` at most. One waits
- * for others no longer than wait_us, and only while a kthread would be free for it; with 0 never, and batches are of those
- * that came while the one before ran. limit_us is from when a request came (where the NIC knows it) to when its answer is out: batches
- * are made, by what those before took, so that all in it are answered in time, and who cannot be is dropped before it costs others
- * their time, unless CL_UDP_BATCH_KEEP_LATE says not to. */
+/* Requests that wait for others, for a burst handler that gains from many at a time. It is given `batch` at most. One
+ * waits for others no longer than wait_us, and only while a kthread would be free for it; with 0 never, and batches are
+ * of those that came while the one before ran. limit_us is from when a request came (where the NIC knows it) to when
+ * its answer is out: batches are made, by what those before took, so that all in it are answered in time, and who
+ * cannot be is dropped before it costs others their time, unless CL_UDP_BATCH_KEEP_LATE says not to. */
 #define CL_UDP_BATCH_KEEP_LATE 1u
 struct cl_udp_batching {
     uint32_t batch;    /* 1..CL_UDP_BURST */
@@ -116,8 +117,8 @@ CL_API int cl_udp_reply_more(struct cl_udp_req *req, int64_t used);
 /* Mark the current request as faulted: whatever its handler returns, nothing is sent. Called by compiled handlers
  * that go beyond their views. Outside a handler: does nothing. */
 CL_API void cl_handler_fault(void);
-/* The same of whichever request of a burst has this address in its payload or in the room for its reply; if none has, of all
- * of them. */
+/* The same of whichever request of a burst has this address in its payload or in the room for its reply; if none has,
+ * of all of them. */
 CL_API void cl_handler_fault_at(const void *where);
 /* A compiled handler of a burst raised: all of its requests are errors, whatever they were answered. */
 CL_API void cl_handler_raised(struct cl_udp_req *reqs, unsigned n);
@@ -126,38 +127,40 @@ CL_API void cl_handler_raised(struct cl_udp_req *reqs, unsigned n);
  * wait, 1..CL_UDP_MAX_SOCKET_QUEUE (0: CL_UDP_SOCKET_QUEUE). -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE
  * (CL_UDP_MAX_SOCKETS are open). Any thread. */
 CL_API int cl_udp_open(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out);
-/* The same on a port that is shared: any number of sockets may be opened so on one. A datagram goes to the socket that is
- * connected to its sender; else to one of those that are connected to nobody, the same for all of a flow as long as no
- * socket comes, goes or connects; else nobody listens. -EADDRINUSE: the port is not shared. */
+/* The same on a port that is shared: any number of sockets may be opened so on one. A datagram goes to the socket that
+ * is connected to its sender; else to one of those that are connected to nobody, the same for all of a flow as long as
+ * no socket comes, goes or connects; else nobody listens. -EADDRINUSE: the port is not shared. */
 CL_API int cl_udp_open_shared(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out);
-/* Send to `to` by cl_udp_send from now on, and receive from there only (what waits already stays). ICMP errors about what
- * was so sent come as -errno of the next call on the socket, once: -ECONNREFUSED (no such port), -EHOSTUNREACH,
+/* Send to `to` by cl_udp_send from now on, and receive from there only (what waits already stays). ICMP errors about
+ * what was so sent come as -errno of the next call on the socket, once: -ECONNREFUSED (no such port), -EHOSTUNREACH,
  * -ENETUNREACH, -EMSGSIZE, ... NULL: to nobody again. -EINVAL (closed, a handler's, no address), -EHOSTUNREACH (no
  * route), -EADDRINUSE (another socket of a shared port is connected to it). Any thread. */
 CL_API int cl_udp_connect(struct cl_udp_socket *s, const struct cl_udp_addr *to);
 /* As cl_udp_sendto, to whom the socket is connected to. -EDESTADDRREQ: to nobody. */
 CL_API int64_t cl_udp_send(struct cl_udp_socket *s, const void *data, int64_t len);
-/* Close; waiters get -ESHUTDOWN, and it leaves its poll set. On a uthread, or while the runtime is stopped; else -EPERM. */
+/* Close; waiters get -ESHUTDOWN, and it leaves its poll set. On a uthread, or while the runtime is stopped; else
+ * -EPERM. */
 CL_API int cl_udp_close(struct cl_udp_socket *s);
 CL_API uint16_t cl_udp_port(const struct cl_udp_socket *s);
 /* Send one datagram, at once. Returns len; -EMSGSIZE, -EHOSTUNREACH (no route), -ENOBUFS (no buffer, or to
- * ourselves and as many wait as may), -EPERM (not on a kthread), or what came by ICMP (cl_udp_connect). To a neighbour not resolved yet the datagram waits, and may be lost
- * (tx_dropped_arp). Does not block. */
+ * ourselves and as many wait as may), -EPERM (not on a kthread), or what came by ICMP (cl_udp_connect). To a neighbour
+ * not resolved yet the datagram waits, and may be lost (tx_dropped_arp). Does not block. */
 CL_API int64_t cl_udp_sendto(struct cl_udp_socket *s, const void *data, int64_t len, const struct cl_udp_addr *to);
 /* Receive one datagram: copies up to `room` bytes, returns the datagram's full length (more than room: it was cut).
  * Blocks the uthread while there is none: timeout_ns < 0 for ever, 0 not at all. -EAGAIN (timeout 0), -ETIMEDOUT,
- * -ESHUTDOWN (closed, or the runtime stops), -EDEADLK (not on a uthread, and it would have to wait), or what came by ICMP
- * (cl_udp_connect). `from` may be NULL. */
+ * -ESHUTDOWN (closed, or the runtime stops), -EDEADLK (not on a uthread, and it would have to wait), or what came by
+ * ICMP (cl_udp_connect). `from` may be NULL. */
 CL_API int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from,
                                int64_t timeout_ns);
 // cffi: end
 
-/* For threads that are no uthreads, and sleep by means of their own (libos/posix). Any thread, while the socket is open. */
+/* For threads that are no uthreads, and sleep by means of their own (libos/posix). Any thread, while the socket is
+ * open. */
 /* What holds of the socket now: CL_POLL_IN, _ERROR, _END (poll.h). A hint. */
 CL_API uint32_t cl_udp_socket_ready(const struct cl_udp_socket *s);
 /* Have fn(arg) called whenever something has come, on the kthread that finds it, under a lock of the socket: fn blocks
- * not, and calls nothing of this header but cl_udp_socket_ready. NULL: no more, and it does not run when this returns. It
- * ends with the close. */
+ * not, and calls nothing of this header but cl_udp_socket_ready. NULL: no more, and it does not run when this returns.
+ * It ends with the close. */
 CL_API void cl_udp_watch(struct cl_udp_socket *s, void (*fn)(void *arg), void *arg);
 /* Where a datagram comes from, and what its IP header says of how. */
 struct cl_udp_origin {

@@ -30,7 +30,8 @@ CL_API int cl_uthread_join(cl_uthread_id id);
 CL_API int cl_uthread_detach(cl_uthread_id id);
 /* Let the other runnable uthreads go first, and poll the network if there are none. -EDEADLK: nothing happened. */
 CL_API int cl_uthread_yield(void);
-/* Whether others would run on this kthread right after the caller, if that blocked now. A guess where siblings steal. */
+/* Whether others would run on this kthread right after the caller, if that blocked now. A guess where siblings
+ * steal. */
 CL_API bool cl_uthread_others_ready(void);
 /* End the calling uthread as if its function had returned. Elsewhere than on a uthread: returns -EDEADLK. */
 CL_API int cl_uthread_exit(void);

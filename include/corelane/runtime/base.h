@@ -44,8 +44,8 @@
 
 CL_EXTERN_C_BEGIN
 
-/* A copy of a struct of such counters, 64-bit words and nothing else, on any thread. Each is whole; together they may be of
- * different moments. */
+/* A copy of a struct of such counters, 64-bit words and nothing else, on any thread. Each is whole; together they may
+ * be of different moments. */
 static inline void cl_counts_copy(void *out, const void *counts, uint64_t bytes)
 {
     const uint64_t *from = (const uint64_t *)counts;

@@ -68,7 +68,8 @@ struct cl_cores_ops {
     void (*help_soon)(struct cl_cores *c);
     /* Where k exports its signals (shm.h); the same address for the life of the object. */
     struct cl_signals *(*signals)(struct cl_cores *c, unsigned k);
-    /* Of the core that k is to run on or waits for. False: it has none, or nobody manages cores. NULL: it is not told. */
+    /* Of the core that k is to run on or waits for. False: it has none, or nobody manages cores. NULL: it is not
+     * told. */
     bool (*owners)(struct cl_cores *c, unsigned k, struct cl_core_owners *out);
     /* Tell the iokernel the kthreads' thread ids and the signal that makes one cede. From then on kthreads are
      * managed; told again, by the object, to each iokernel that comes later. -errno and one line in err. */

@@ -16,8 +16,8 @@ static int report(PyObject *loop, struct transport *t)
 }
 
 /* Call a method of the transport's in its context: what is called soon, from there, is called there. Arguments may be
- * NULL, the last ones. Nothing is called once connection_lost was. -1: the exception is for whoever runs the loop, or it
- * is of a transport that has no loop (../pulled.py). */
+ * NULL, the last ones. Nothing is called once connection_lost was. -1: the exception is for whoever runs the loop, or
+ * it is of a transport that has no loop (../pulled.py). */
 static int call_own(struct transport *t, PyObject *name, PyObject *first, PyObject *second)
 {
     if (!t->run)
@@ -54,8 +54,8 @@ static PyObject *call(struct transport *t, PyObject *method, PyObject *arg)
     return result;
 }
 
-/* Fill a buffer of the protocol's by `fill`, which returns how many bytes, and tell it. Returns that number, 0: nothing is
- * there; -1: the exception is for whoever runs the loop; -2: it was the protocol's, and its transport knows. */
+/* Fill a buffer of the protocol's by `fill`, which returns how many bytes, and tell it. Returns that number, 0: nothing
+ * is there; -1: the exception is for whoever runs the loop; -2: it was the protocol's, and its transport knows. */
 typedef Py_ssize_t (*fill_fn)(struct endpoint *e, void *data, Py_ssize_t room);
 
 static Py_ssize_t fail(struct transport *t, const char *message)

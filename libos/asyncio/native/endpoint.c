@@ -10,8 +10,8 @@
 
 /* Bytes. */
 
-/* Have room for more of what comes, behind what has: the first piece has its own size, all that follow of one burst find
- * room that doubles. */
+/* Have room for more of what comes, behind what has: the first piece has its own size, all that follow of one burst
+ * find room that doubles. */
 static bool grow(struct endpoint *e, Py_ssize_t len)
 {
     Py_ssize_t room = e->data ? PyBytes_Size(e->data) : 0, needed = e->got + len;
@@ -154,7 +154,8 @@ void endpoint_lost_one(struct endpoint *e)
     e->at = NULL;
 }
 
-/* Not of the connection's any more. Its reference is the list's: this may be a uthread, on which endpoints do not end. */
+/* Not of the connection's any more. Its reference is the list's: this may be a uthread, on which endpoints do not
+ * end. */
 static void let_go(struct endpoint *e, unsigned told)
 {
     e->conn = NULL;

@@ -1,7 +1,7 @@
 /* Handles: what is to be called, soon or at a time. See native.h.
  *
- * The types' bases are asyncio's own, classes of Python, for their repr, order and accessors. Their slots are never set:
- * members of the same names are ours, and lie behind what the bases have. */
+ * The types' bases are asyncio's own, classes of Python, for their repr, order and accessors. Their slots are never
+ * set: members of the same names are ours, and lie behind what the bases have. */
 #include "native.h"
 
 #include <structmember.h>

@@ -1,9 +1,9 @@
 /* The loop: what of it is called for each callback, timer and turn. The rest is Python (../loop.py), and asyncio's. See
  * native.h.
  *
- * A turn (_run_once) is asyncio's: what is ready, what has come, what is due is called once, and what those add is for the
- * next turn. But behind protocols that have got data, what they add is called in the same turn, in a second round: a
- * coroutine that waits for data answers before the network is looked at again. */
+ * A turn (_run_once) is asyncio's: what is ready, what has come, what is due is called once, and what those add is for
+ * the next turn. But behind protocols that have got data, what they add is called in the same turn, in a second round:
+ * a coroutine that waits for data answers before the network is looked at again. */
 #include "native.h"
 
 #include <math.h>

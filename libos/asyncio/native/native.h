@@ -9,21 +9,22 @@
  *     +--> handles (handles.c) that are ready (ready.c) or due (timers.c): coroutines, and what else is to be called
  *   both --> transport (transport.c): what is written is kept, the endpoint put on the list of those to serve
  *
- * Callbacks run on uthreads, on whose small stacks nothing of Python's may run that could run more of it: they make bytes
- * objects and plain ones, and drop them. All else of Python runs on the thread's own stack, between two turns.
+ * Callbacks run on uthreads, on whose small stacks nothing of Python's may run that could run more of it: they make
+ * bytes objects and plain ones, and drop them. All else of Python runs on the thread's own stack, between two turns.
  *
  * The interpreter's lock. The first turn of a wait is made with it, those that follow without: the first callback that
  * needs it takes it, for the rest of that turn. A callback outside of our turns (a runtime that is stopped by somebody)
  * takes it for itself. All that is here is guarded by it.
  *
  * Objects. An endpoint is a connection, from its beginning to its end, and the object that people get as "socket". It
- * owns its transport while the connection lives, and the connection owns the endpoint; both end when `ended` was called,
- * or the connection goes on alone (endpoint_leave). It is of no interest to the collector of cycles, which must not run
- * where endpoints are made; the cycle with its transport is broken when connection_lost is called, or the loop closes.
+ * owns its transport while the connection lives, and the connection owns the endpoint; both end when `ended` was
+ * called, or the connection goes on alone (endpoint_leave). It is of no interest to the collector of cycles, which must
+ * not run where endpoints are made; the cycle with its transport is broken when connection_lost is called, or the loop
+ * closes.
  *
- * One runtime, one kthread, one loop, one thread. With a free-threaded interpreter: a poller and its endpoints are used by
- * the loop's thread alone, so there is nothing to lock but the module's constants; the limited API does not exist there
- * yet. */
+ * One runtime, one kthread, one loop, one thread. With a free-threaded interpreter: a poller and its endpoints are used
+ * by the loop's thread alone, so there is nothing to lock but the module's constants; the limited API does not exist
+ * there yet. */
 #ifndef CORELANE_LIBOS_ASYNCIO_NATIVE_H
 #define CORELANE_LIBOS_ASYNCIO_NATIVE_H
 
@@ -216,8 +217,8 @@ static inline PyObject *call_method(PyObject *self, PyObject *name, PyObject *fi
     return PyObject_VectorcallMethod(name, args, n | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
 }
 
-/* module.c: names of methods that are called from here. Interned, for the interpreter keeps each name that it is asked for
- * in its cache of types' attributes. */
+/* module.c: names of methods that are called from here. Interned, for the interpreter keeps each name that it is asked
+ * for in its cache of types' attributes. */
 extern struct names {
     PyObject *data_received, *get_buffer, *buffer_updated, *eof_received, *close, *fatal_error, *over, *all_sent,
         *resume, *pause, *after_end, *connected, *refused, *run, *context, *callback, *delay, *when, *loop,
@@ -276,10 +277,11 @@ PyObject *loop_future(PyObject *loop);
 
 /* poller.c */
 extern PyType_Spec poller_spec;
-/* Serve, turn, and wait for at most so many ns, < 0 for ever, until something is ready. *events: [(descriptor, events)] of
- * others' descriptors, or NULL: none. -1 with an exception: OSError, or what a signal raises. */
+/* Serve, turn, and wait for at most so many ns, < 0 for ever, until something is ready. *events: [(descriptor, events)]
+ * of others' descriptors, or NULL: none. -1 with an exception: OSError, or what a signal raises. */
 int poller_wait(struct poller *p, int epoll, int64_t timeout_ns, PyObject **events);
-/* What is kept leaves now, if the kthread has a core: the loop stops, and may not turn for long; or many wait for it. */
+/* What is kept leaves now, if the kthread has a core: the loop stops, and may not turn for long; or many wait for
+ * it. */
 void poller_send(struct poller *p);
 /* To be called between two callbacks: what a burst is answered begins to leave before the last of it is. */
 static inline void poller_send_some(struct poller *p)
@@ -289,8 +291,8 @@ static inline void poller_send_some(struct poller *p)
 }
 bool lock(struct poller *p, PyGILState_STATE *state);
 void unlock(bool taken, PyGILState_STATE state);
-/* Call fn(arg) on the kthread, the caller having the lock. -EAGAIN: it has no core at this moment; or what adopt.h says.
- * more: a turn follows soon. */
+/* Call fn(arg) on the kthread, the caller having the lock. -EAGAIN: it has no core at this moment; or what adopt.h
+ * says. more: a turn follows soon. */
 int on_kthread(struct poller *p, void (*fn)(void *arg), void *arg, bool more);
 /* The same, or on a uthread when there is a core. arg stays until then: what it belongs to has been given a reference.
  * -errno: it will not be called. */
@@ -329,7 +331,8 @@ PyObject *endpoint_take_data(struct endpoint *e);
 Py_ssize_t endpoint_read(struct endpoint *e, void *data, Py_ssize_t room);
 
 /* deliver.c */
-/* Call the protocols of all that are ready. -1: SystemExit or KeyboardInterrupt; the others are called the next time. */
+/* Call the protocols of all that are ready. -1: SystemExit or KeyboardInterrupt; the others are called the next
+ * time. */
 int deliver(struct poller *p);
 
 /* datagrams.c */

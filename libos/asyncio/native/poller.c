@@ -218,7 +218,8 @@ void poller_send(struct poller *p)
         (void)on_kthread(p, serve_all, p, false);
 }
 
-/* The iokernel's answer may take a while. And the port's watcher, which the question waits for, may wait for the lock. */
+/* The iokernel's answer may take a while. And the port's watcher, which the question waits for, may wait for the
+ * lock. */
 static int adopt(struct poller *p)
 {
     char err[256];

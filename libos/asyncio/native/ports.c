@@ -91,8 +91,8 @@ static void turn_away(struct endpoint *e)
     put_served(e, WANTS_SEND);
 }
 
-/* The listener has raised what is set, as a program's factory of tasks may: one connection less, and the loop goes on. -1:
- * it is for whoever runs the loop. */
+/* The listener has raised what is set, as a program's factory of tasks may: one connection less, and the loop goes on.
+ * -1: it is for whoever runs the loop. */
 static int not_taken(struct endpoint *e, PyObject *listener)
 {
     if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))

@@ -1,8 +1,9 @@
-/* asyncio's streams: what of them is called for each piece of data, for readers and writers whose state is where asyncio
- * has it, in their attributes. All else of them is asyncio's, and finds what it expects. See native.h, ../streams.py.
+/* asyncio's streams: what of them is called for each piece of data, for readers and writers whose state is where
+ * asyncio has it, in their attributes. All else of them is asyncio's, and finds what it expects. See native.h,
+ * ../streams.py.
  *
- * `read` gives a coroutine as asyncio's does: nothing happens before it is awaited. `drain` looks at once, and gives one
- * that is done where asyncio's would be at its first step; else asyncio's own. */
+ * `read` gives a coroutine as asyncio's does: nothing happens before it is awaited. `drain` looks at once, and gives
+ * one that is done where asyncio's would be at its first step; else asyncio's own. */
 #include "native.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Timers of a loop: a heap by time, and by the order of their making. One that is cancelled stays in it until it comes to
- * the top, or until most are such. See native.h. */
+/* Timers of a loop: a heap by time, and by the order of their making. One that is cancelled stays in it until it comes
+ * to the top, or until most are such. See native.h. */
 #include "native.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Transports: what of them is called for each piece of data. The rest is Python (../transport.py), on the same fields.
  *
- * The type's base is asyncio's mixin of flow control, a class of Python: its size is known when the module is imported, and
- * our fields lie behind it. The base's slots are never set; members of the same names are ours. */
+ * The type's base is asyncio's mixin of flow control, a class of Python: its size is known when the module is imported,
+ * and our fields lie behind it. The base's slots are never set; members of the same names are ours. */
 #include "native.h"
 
 #include <structmember.h>

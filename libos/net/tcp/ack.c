@@ -72,8 +72,8 @@ void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
     c->retries = c->flags & CL_TCP_READ_SHUT ? c->retries : 0; /* the peer lives, whatever its window is */
     if (was == c->wnd || c->wnd == 0)
         return;
-    /* What waited for it leaves now, or goes on waiting: not longer than it would have, or a peer whose windows open and
-     * shut, and are never worth a segment, would put the end of waiting off. */
+    /* What waited for it leaves now, or goes on waiting: not longer than it would have, or a peer whose windows open
+     * and shut, and are never worth a segment, would put the end of waiting off. */
     c->rtt.doublings = 0;
     if (c->due_ns[CL_TCP_TIMER_RESEND] != CL_TCP_NEVER)
         c->due_ns[CL_TCP_TIMER_RESEND] =

@@ -13,10 +13,11 @@ static inline struct cl_tcp_buffer *cl_tcp_buffer(struct cl_tcp_conn *c, unsigne
 }
 
 /* Whether it has as much of the pool as one connection may: more than a chunk, and more than CL_TCP_SHARE times what
- * is left of the pool's first half. So one alone may have four fifths of that half. The other half is for those that hold
- * next to nothing: whoever reads nothing cannot keep them from being served, unless there are as many of him as half of
- * the pool has chunks. A share of what is left, not a fixed one: few may have much (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
- * switches", IEEE/ACM Transactions on Networking 6(2), 1998). */
+ * is left of the pool's first half. So one alone may have four fifths of that half. The other half is for those that
+ * hold next to nothing: whoever reads nothing cannot keep them from being served, unless there are as many of him as
+ * half of the pool has chunks. A share of what is left, not a fixed one: few may have much (Choudhury and Hahne,
+ * "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6(2),
+ * 1998). */
 bool cl_tcp_has_its_share(const struct cl_tcp_conn *c);
 /* A chunk for it, or NULL: the pool is used up, and the connection is told so. */
 struct cl_chunk *cl_tcp_chunk_get(struct cl_tcp_conn *c, unsigned which);
@@ -40,8 +41,8 @@ struct cl_chunk *cl_tcp_buffer_take(struct cl_tcp_conn *c);
 void cl_tcp_buffer_link(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chunk);
 /* The first n bytes are no longer needed. */
 void cl_tcp_buffer_drop(struct cl_tcp_conn *c, unsigned which, uint32_t n);
-/* The first n bytes of `send`, which it has, are acknowledged. If that is all, who has asked writes the next answer in the
- * same turn, as a rule: a last chunk of its own stays in the buffer for that, empty, to the end of the turn
+/* The first n bytes of `send`, which it has, are acknowledged. If that is all, who has asked writes the next answer in
+ * the same turn, as a rule: a last chunk of its own stays in the buffer for that, empty, to the end of the turn
  * (cl_tcp_buffer_tidy). */
 static inline void cl_tcp_buffer_acked(struct cl_tcp_conn *c, uint32_t n)
 {

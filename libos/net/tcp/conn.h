@@ -17,8 +17,8 @@
  *
  * Memory. A block (CL_TCP_IDLE_BYTES with its flow and alarm) and nothing else while nothing waits. Bytes lie in chunks
  * (../chunk.h) of the application's pool, which is the bound for all connections together:
- *   send      what was written and is not acknowledged, up to send_limit bytes; inside of a turn also the empty chunk of
- *             what was acknowledged in it, for what will be written (buffer.h)
+ *   send      what was written and is not acknowledged, up to send_limit bytes; inside of a turn also the empty chunk
+ *             of what was acknowledged in it, for what will be written (buffer.h)
  *   records   of segments under way, from the second on (scoreboard.h): one chunk for about 120 of them
  *   receive   what is in order and not taken, up to receive_limit bytes
  *   loans     who leases what came, or sends from regions (loans.h): one chunk; and one for each piece of a region or
@@ -52,12 +52,12 @@
  *   RFC 9293   the state machine with simultaneous open and close, half-close; MSS (3.7.1); Nagle (3.7.4; as Minshall
  *              has it, by the last small segment) and its off switch; what is held on purpose (output.c); silly window
  *              avoidance on both sides (3.8.6.2); window management; a FIN at a closed window is taken; zero-window
- *              probes (3.8.6.1; a probe is an old sequence number without data, as Linux sends it, so that nothing can be
- *              taken back; which window is newer the acknowledgement tells first: ack.c); delayed acknowledgements
+ *              probes (3.8.6.1; a probe is an old sequence number without data, as Linux sends it, so that nothing can
+ *              be taken back; which window is newer the acknowledgement tells first: ack.c); delayed acknowledgements
  *              (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out of the user (3.8.3, also as RFC 5482's
  *              local limit); urgent data taken as data, as RFC 6093 advises, and counted
- *   RFC 1323   header prediction (appendix F): what nearly every segment is goes a short way, to the same end (input.c),
- *              and so does what nearly every answer is (output.c)
+ *   RFC 1323   header prediction (appendix F): what nearly every segment is goes a short way, to the same end
+ *              (input.c), and so does what nearly every answer is (output.c)
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
  *   RFC 2018   SACK, both ways (scoreboard.c); also of what came twice (2883)
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection;
@@ -238,8 +238,8 @@ struct cl_tcp_turn;
 typedef bool (*cl_tcp_emit_fn)(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                                const struct cl_tcp_bytes *data);
 
-/* Settings with other times of keep-alive, of connections that have asked for them (keep.c). Those below n are constant,
- * and are never given back. */
+/* Settings with other times of keep-alive, of connections that have asked for them (keep.c). Those below n are
+ * constant, and are never given back. */
 #define CL_TCP_KEEPS 32
 struct cl_tcp_keeps {
     struct cl_spin lock;

@@ -22,8 +22,8 @@ struct cl_tcp_addr;
 /* Have connections, from now on. -ENOMEM. */
 int cl_tcp_ensure(struct cl_netif *nif);
 const struct cl_tcp_settings *cl_tcp_default_settings(struct cl_netif *nif);
-/* Take connections to a port by a listener that `accepts`, and whose memory stays until the interface is deleted; and no
- * more. -EADDRINUSE. */
+/* Take connections to a port by a listener that `accepts`, and whose memory stays until the interface is deleted; and
+ * no more. -EADDRINUSE. */
 int cl_tcp_publish(struct cl_netif *nif, uint16_t port, struct cl_tcp_listener *l);
 void cl_tcp_unpublish(struct cl_netif *nif, uint16_t port);
 /* As cl_tcp_open, from an own end (NULL, or 0: any). `made` is called when its ends are known, and nobody else can work
@@ -38,8 +38,8 @@ const struct cl_flow *cl_tcp_flow(const struct cl_tcp_conn *c);
 bool cl_tcp_hold(struct cl_tcp_conn *c);
 /* The same; but if somebody works on it, or is about to, nothing follows of this. */
 bool cl_tcp_try_hold(struct cl_tcp_conn *c);
-/* Of one that was taken so: fn is called without a turn, as it leaves nothing for the end of one to do. False: it has done
- * nothing, since it would, and cl_tcp_visit has to follow. */
+/* Of one that was taken so: fn is called without a turn, as it leaves nothing for the end of one to do. False: it has
+ * done nothing, since it would, and cl_tcp_visit has to follow. */
 bool cl_tcp_quietly(struct cl_tcp_conn *c, bool (*fn)(struct cl_tcp_conn *c, void *arg), void *arg);
 /* Its home (../flow.h): a kthread's number, and 1; 0: none. The caller keeps the block from going away meanwhile. Any
  * thread. */

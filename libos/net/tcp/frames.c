@@ -48,9 +48,9 @@ static void prepare_next(const struct cl_netq *q, unsigned len)
         cl_prefetch_span_write(q->spare[q->n_spare - 1].data + CL_CACHELINE, cl_min(len, NEXT_BYTES) - CL_CACHELINE);
 }
 
-/* The answer to a SYN goes to where that came from, as a cookie does and a reset, if the neighbour's address is not known
- * yet: of many that open at one time ARP would hold some and lose the others for a second. Whatever follows goes where ARP
- * says. So a stranger who speaks in another's name gets no more than that one segment. */
+/* The answer to a SYN goes to where that came from, as a cookie does and a reset, if the neighbour's address is not
+ * known yet: of many that open at one time ARP would hold some and lose the others for a second. Whatever follows goes
+ * where ARP says. So a stranger who speaks in another's name gets no more than that one segment. */
 bool cl_tcp_emit_frame(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                        const struct cl_tcp_bytes *data)
 {

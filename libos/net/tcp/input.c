@@ -179,9 +179,9 @@ static void syn_sent(struct cl_tcp_conn *c, struct arrival *a)
         cl_count(&c->turn->counts->dropped_flags, 1);
 }
 
-/* What nearly every segment of a request or a stream is (header prediction, RFC 1323, appendix F): the next bytes, which
- * fit, of a connection where nothing is missing, and which acknowledge all or nothing new. `synchronized` finds nothing
- * to say of it but what `take_expected` does. */
+/* What nearly every segment of a request or a stream is (header prediction, RFC 1323, appendix F): the next bytes,
+ * which fit, of a connection where nothing is missing, and which acknowledge all or nothing new. `synchronized` finds
+ * nothing to say of it but what `take_expected` does. */
 static inline bool expected(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
 {
     const struct cl_tcp_options *o = &s->options;

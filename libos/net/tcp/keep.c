@@ -1,5 +1,5 @@
-/* Times of keep-alive for one connection (RFC 9293, section 3.8.4). They are settings like others: a connection that asks
- * for its own has a copy of its settings, which it shares with all that ask for the same. */
+/* Times of keep-alive for one connection (RFC 9293, section 3.8.4). They are settings like others: a connection that
+ * asks for its own has a copy of its settings, which it shares with all that ask for the same. */
 #include "machine.h"
 
 #include <errno.h>

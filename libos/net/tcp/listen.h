@@ -5,8 +5,8 @@
  * accepted it is dropped, as if lost, and its peer asks again. Whoever makes a block for a SYN asks cl_tcp_admit first;
  * the block gives its place back by itself.
  *
- * Threads: any; `pending` and `waiting` are exchanged, `backlog` may change (relaxed). Constant else. A listener outlives
- * its connections' `pending`. */
+ * Threads: any; `pending` and `waiting` are exchanged, `backlog` may change (relaxed). Constant else. A listener
+ * outlives its connections' `pending`. */
 #ifndef CORELANE_LIBOS_NET_TCP_LISTEN_H
 #define CORELANE_LIBOS_NET_TCP_LISTEN_H
 

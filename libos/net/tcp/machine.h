@@ -108,8 +108,8 @@ static inline bool cl_tcp_path_limits(const struct cl_tcp_conn *c)
     return c->cc.mss + (c->flags & CL_TCP_TIMES ? CL_TCP_OPTION_TIMES : 0) < c->mss;
 }
 
-/* What the short ways of a segment (input.c) and of an answer (output.c) take for granted: data goes both ways, nothing is
- * missing on either side, and neither marks nor the path have a say. CL_TCP_PLAIN remembers it from turn to turn. */
+/* What the short ways of a segment (input.c) and of an answer (output.c) take for granted: data goes both ways, nothing
+ * is missing on either side, and neither marks nor the path have a say. CL_TCP_PLAIN remembers it from turn to turn. */
 static inline bool cl_tcp_is_plain(const struct cl_tcp_conn *c)
 {
     return c->state == CL_TCP_ESTABLISHED && cl_tcp_calm(c) && !(c->flags & (CL_TCP_READ_SHUT | CL_TCP_FIN_AHEAD)) &&
@@ -184,7 +184,8 @@ void cl_tcp_wrote(struct cl_tcp_conn *c, int64_t len, int64_t room, int64_t done
 /* user.c: whether a read of so many bytes leaves nothing for the end of a turn to do. By the connection's holder. */
 bool cl_tcp_reads_quietly(const struct cl_tcp_conn *c, int64_t room);
 
-/* keep.c: the times of keep-alive of one connection. -ENOBUFS: connections of the stack have CL_TCP_KEEPS other ones. */
+/* keep.c: the times of keep-alive of one connection. -ENOBUFS: connections of the stack have CL_TCP_KEEPS other
+ * ones. */
 int cl_tcp_keep_times(struct cl_tcp_conn *c, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes);
 /* It probes, and so much of the time until the first probe has passed. */
 void cl_tcp_keep_from(struct cl_tcp_conn *c, uint32_t passed_ms);
@@ -260,8 +261,8 @@ static inline void cl_tcp_next_taken(struct cl_tcp_conn *c, uint32_t done)
     cl_tcp_schedule_ack(c);
 }
 
-/* data.c: the user has taken the first `done` of the next bytes, and not all, or the connection is over. False: the rest of
- * them, or the connection, is gone. */
+/* data.c: the user has taken the first `done` of the next bytes, and not all, or the connection is over. False: the
+ * rest of them, or the connection, is gone. */
 bool cl_tcp_keep_next(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len, uint32_t done);
 
 /* The next bytes, and nothing is missing: the user takes them out of the frame. False: as above. */

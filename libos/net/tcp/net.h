@@ -1,5 +1,5 @@
-/* A runtime's connections, as the files share them that make them of the state machine: on flows (../flow.h), alarms and a
- * NIC.
+/* A runtime's connections, as the files share them that make them of the state machine: on flows (../flow.h), alarms
+ * and a NIC.
  *
  *   NIC queue --(../order.c, under the queue's lock)--> put (arrive.c): its flow, in the table
  *     --> ready queue --> run (turns.c): a turn --> emit (frames.c): a frame of a segment --> NIC queue
@@ -71,9 +71,9 @@ static inline struct cl_tcp_block *cl_tcp_block_of(struct cl_tcp_conn *c)
     return cl_container_of(c, struct cl_tcp_block, conn);
 }
 
-/* What its next turn begins with: to drop what that acknowledges, and to write the answer in its place. Its holder says so
- * as it lets go, under the bucket's lock; whoever has something for it, under the same lock, sends for it. Counted in cache
- * lines, from 1 on. */
+/* What its next turn begins with: to drop what that acknowledges, and to write the answer in its place. Its holder says
+ * so as it lets go, under the bucket's lock; whoever has something for it, under the same lock, sends for it. Counted
+ * in cache lines, from 1 on. */
 static inline void cl_tcp_note_ahead(const struct cl_tcp_net *net, struct cl_tcp_block *b)
 {
     const struct cl_chunk *chunk = b->conn.send.first;

@@ -226,7 +226,8 @@ static bool send_lost(struct cl_tcp_conn *c)
     return true;
 }
 
-/* A small segment is under way (draft-minshall-nagle-00): full ones are no reason to wait for their acknowledgements. */
+/* A small segment is under way (draft-minshall-nagle-00): full ones are no reason to wait for their
+ * acknowledgements. */
 static bool small_under_way(const struct cl_tcp_conn *c)
 {
     if (c->marks & CL_TCP_MARKS_REDUCED) /* it is not known */
@@ -306,8 +307,8 @@ static void send_new(struct cl_tcp_conn *c)
     }
 }
 
-/* What nearly every answer to a request is: a segment at most, which nothing holds, while nothing is under way or missing.
- * `send_new` would send it all, and `send_answer` does what is left of that then. */
+/* What nearly every answer to a request is: a segment at most, which nothing holds, while nothing is under way or
+ * missing. `send_new` would send it all, and `send_answer` does what is left of that then. */
 static inline bool is_answer(const struct cl_tcp_conn *c, uint32_t now_ms)
 {
     uint32_t len = c->send.bytes, asked = CL_TCP_PLAIN | CL_TCP_FIN_WANTED | CL_TCP_CORK | CL_TCP_FORCE;

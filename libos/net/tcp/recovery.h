@@ -44,8 +44,8 @@ void cl_tcp_sent(struct cl_tcp_conn *c, uint32_t seq, uint32_t end, bool again);
 void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before, bool duplicate);
 /* The window grows, outside of a recovery and in one after a time-out. flight: what was under way before. */
 void cl_tcp_recovery_grow(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked, uint32_t flight);
-/* cl_tcp_recovery_acked of a segment that acknowledges all, which was one segment of `acked` bytes, while all was calm, with
- * neither SACK blocks nor marks: what is left of it then. */
+/* cl_tcp_recovery_acked of a segment that acknowledges all, which was one segment of `acked` bytes, while all was calm,
+ * with neither SACK blocks nor marks: what is left of it then. */
 static inline void cl_tcp_recovery_acked_all(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked)
 {
     uint32_t most = 4 * c->cc.mss; /* below it is one sample at most, which needs no division */

@@ -16,9 +16,9 @@
  *   READY             someone will take the flow out of its queue and run it.
  *   RUNNING, AGAIN    someone works on it; it becomes AGAIN, so that it is run once more.
  * The visit is on the socket's list before the flow is looked at, and comes off again if that was idle. Else the next
- * turn begins after that (it takes the bucket's lock, in which we were), and looks at the list (cl_streams_turn). So each
- * visit is run, once, by a turn that begins after it was put there; or on_ended finds it on the list, and fails it. No
- * turn of a stream socket blocks, so neither does a visit for longer than kthreads run.
+ * turn begins after that (it takes the bucket's lock, in which we were), and looks at the list (cl_streams_turn). So
+ * each visit is run, once, by a turn that begins after it was put there; or on_ended finds it on the list, and fails
+ * it. No turn of a stream socket blocks, so neither does a visit for longer than kthreads run.
  *
  * Waiting. What a connection has told lies in `told`, which changes under the guard only. A call that needs a bit that
  * is not set counts itself in `waiting` in the same section in which it has looked, and then sleeps on the semaphore of
@@ -173,7 +173,8 @@ void cl_stream_leave(struct cl_stream *s);
 /* Give up `refs` references, under the guard, which is let go. */
 void cl_stream_unref(struct cl_stream *s, uint32_t refs);
 struct cl_stream_until cl_stream_until(struct cl_stream *s, int64_t timeout_ns);
-/* Under the guard, which is let go meanwhile: sleep until the side is told of. what: CL_TRACE_WAITS_*. 0: look again. */
+/* Under the guard, which is let go meanwhile: sleep until the side is told of. what: CL_TRACE_WAITS_*. 0: look
+ * again. */
 int cl_stream_wait(struct cl_stream *s, enum cl_stream_side side, uint16_t what, const struct cl_stream_until *until);
 /* Set bits, under the guard, which is let go; wake whoever waits for them. The caller has a reference, or the turn. */
 void cl_stream_tell(struct cl_stream *s, uint32_t bits);
@@ -199,8 +200,8 @@ bool cl_stream_unqueue(struct cl_stream *s);
 /* Under the guard, which it lets go. */
 int cl_stream_close_listener(struct cl_stream *l);
 
-/* turns.c and flows.c call these: of a connection in whose turn something may be due for its socket; of all, when the runtime
- * stops, and when it is deleted. */
+/* turns.c and flows.c call these: of a connection in whose turn something may be due for its socket; of all, when the
+ * runtime stops, and when it is deleted. */
 void cl_streams_turn(struct cl_tcp_conn *c);
 void cl_streams_shut(struct cl_netif *nif);
 void cl_streams_delete(struct cl_streams *all);

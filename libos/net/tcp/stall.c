@@ -3,12 +3,13 @@
  * RESEND   a segment was sent again: from when it had left first, until a round trip after the last one left that was
  *          lost, or its acknowledgement if that is sooner (a peer may delay it by 40 ms). Whoever began the recovery:
  *          RACK, a probe, a time-out. A retransmission that was a mistake counts.
- * WINDOW   nothing is under way, something waits, and the peer's window takes less than a segment of it: until data leaves.
+ * WINDOW   nothing is under way, something waits, and the peer's window takes less than a segment of it: until data
+ * leaves.
  * HOLE     of what the peer sends: from when something had come behind a gap, until the gap is filled.
  *
- * One stall of the sending side at a time: what is lost while a window is shut ends that one. The end of a connection ends
- * its stall. Of a connection without a stall this costs nothing: it begins and ends in the long ways of input and output,
- * which take all that is not plain. */
+ * One stall of the sending side at a time: what is lost while a window is shut ends that one. The end of a connection
+ * ends its stall. Of a connection without a stall this costs nothing: it begins and ends in the long ways of input and
+ * output, which take all that is not plain. */
 #include "machine.h"
 
 static uint32_t us_of(uint64_t ns)

@@ -341,9 +341,10 @@ static bool gathers(const struct cl_netq *q)
     return q->flush_at == CL_NETQ_TX && !q->full_since_tsc && !q->nic->tx_calls;
 }
 
-/* More turns follow at once, as a rule of a burst that has come together: what they answer leaves together, when the last of
- * them is made, or GATHER_NS after the first. Each doorbell would have to take the ring's line from a receiver that polls
- * it. Not where answers are slow: those leave one by one. `next`: whose turn comes after the one that begins now. */
+/* More turns follow at once, as a rule of a burst that has come together: what they answer leaves together, when the
+ * last of them is made, or GATHER_NS after the first. Each doorbell would have to take the ring's line from a receiver
+ * that polls it. Not where answers are slow: those leave one by one. `next`: whose turn comes after the one that begins
+ * now. */
 static void gather(const struct cl_tcp_flow_turn *t, const struct cl_flow *next, uint64_t *since_ns)
 {
     struct cl_netq *q = t->q;
@@ -454,8 +455,8 @@ static void leave(const struct visiting *v)
     struct cl_netq *q = v->q;
     if (v->gathers && !q->full_since_tsc)
         q->flush_at = v->flush_at;
-    /* The uthread may go on for long. Where answers come fast, and others are about to send, too, they leave together, as
-     * those of handlers (cl_netq_ring). */
+    /* The uthread may go on for long. Where answers come fast, and others are about to send, too, they leave together,
+     * as those of handlers (cl_netq_ring). */
     if (!v->more && q->n_tx && (q->flush_at == 1 || !cl_uthread_others_ready()))
         cl_netq_ring(q);
 }

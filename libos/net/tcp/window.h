@@ -1,5 +1,5 @@
-/* The window that we offer (RFC 9293, sections 3.8.6 and 3.8.6.2.2; RFC 7323, section 2): in line, since each segment says
- * it. */
+/* The window that we offer (RFC 9293, sections 3.8.6 and 3.8.6.2.2; RFC 7323, section 2): in line, since each segment
+ * says it. */
 #ifndef CORELANE_LIBOS_NET_TCP_WINDOW_H
 #define CORELANE_LIBOS_NET_TCP_WINDOW_H
 
@@ -22,15 +22,16 @@ static inline uint32_t cl_tcp_window_step(const struct cl_tcp_conn *c)
     return cl_min(c->receive.limit / 2, (uint32_t)c->settings->mss);
 }
 
-/* By how much, for a segment of its own that tells it. A peer that may still send two segments, and half of the limit, does
- * not wait for that: the next acknowledgement says it. */
+/* By how much, for a segment of its own that tells it. A peer that may still send two segments, and half of the limit,
+ * does not wait for that: the next acknowledgement says it. */
 static inline uint32_t cl_tcp_window_worth(const struct cl_tcp_conn *c)
 {
     uint32_t promised = c->rcv_edge - c->rcv_nxt, half = c->receive.limit / 2, two = 2u * c->settings->mss;
     return promised >= cl_max(half, two) ? UINT32_MAX - promised : cl_min(two, half);
 }
 
-/* Whether memory is short for what may come. Who has nothing waiting, or leased, is not to suffer from others who do. */
+/* Whether memory is short for what may come. Who has nothing waiting, or leased, is not to suffer from others who
+ * do. */
 static inline bool cl_tcp_is_pressed(const struct cl_tcp_conn *c)
 {
     if (c->receive.bytes == 0 && cl_tcp_leased(c) == 0)

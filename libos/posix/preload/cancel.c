@@ -1,6 +1,6 @@
-/* Calls that are left in the middle. Of a thread that is cancelled: calls at which libc would act on pthread_cancel do so
- * here, too (../interrupted.c). Of a handler that leaves one by longjmp: one that sleeps, as they nearly always do, is
- * undone. */
+/* Calls that are left in the middle. Of a thread that is cancelled: calls at which libc would act on pthread_cancel do
+ * so here, too (../interrupted.c). Of a handler that leaves one by longjmp: one that sleeps, as they nearly always do,
+ * is undone. */
 #include "next.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* What stands before libc's functions, and how to reach those. A call on a descriptor that is not ours costs one load and
- * a compare, and goes on to libc.
+/* What stands before libc's functions, and how to reach those. A call on a descriptor that is not ours costs one load
+ * and a compare, and goes on to libc.
  *
  * A handler of a signal that comes in the middle of one of our calls finds `cl_preload_inside` set: what it asks of our
  * sockets is answered with EAGAIN. */
@@ -38,7 +38,8 @@ static inline bool is_ours(int fd)
 /* A number for a function that is wrapped (../counts.h), before the library begins. */
 unsigned cl_preload_number(const char *name);
 
-/* Whether calls are traced is known: after that the functions of libc's that are found are called at once, or counted. */
+/* Whether calls are traced is known: after that the functions of libc's that are found are called at once, or
+ * counted. */
 extern bool cl_preload_traces, cl_preload_decided;
 void cl_preload_passed(unsigned call);
 
@@ -73,8 +74,8 @@ void cl_preload_passed(unsigned call);
         return next_##name arguments;                                                                                  \
     }
 
-/* The function that stands before libc's, of the descriptor `of`: of one of ours the result is `call`. That is out of line, so
- * that a call on any other one keeps nothing on the stack. */
+/* The function that stands before libc's, of the descriptor `of`: of one of ours the result is `call`. That is out of
+ * line, so that a call on any other one keeps nothing on the stack. */
 #define WRAP(type, name, parameters, arguments, of, call)                                                              \
     NEXT(type, name, parameters, arguments)                                                                            \
     static CL_NOINLINE type ours_##name parameters                                                                     \
@@ -117,8 +118,8 @@ void cl_preload_counted(unsigned call, int64_t answer);
         answer;                                                                                                        \
     })
 
-/* The same of a call at which libc would act on the thread's having been cancelled (cancel.c). If libc does not, it was not
- * this thread, and the call is made again. */
+/* The same of a call at which libc would act on the thread's having been cancelled (cancel.c). If libc does not, it was
+ * not this thread, and the call is made again. */
 #define POINT(name, call)                                                                                              \
     ({                                                                                                                 \
         int64_t point;                                                                                                 \

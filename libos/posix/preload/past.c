@@ -1,6 +1,6 @@
-/* Calls by libc's syscall(), which goes past all that this library puts before libc. The runtime makes its own so; of the
- * program's those on sockets of ours are told of, and io_uring, which would do them in the kernel, is not to be had:
- * programs that can do without do so. */
+/* Calls by libc's syscall(), which goes past all that this library puts before libc. The runtime makes its own so; of
+ * the program's those on sockets of ours are told of, and io_uring, which would do them in the kernel, is not to be
+ * had: programs that can do without do so. */
 #include "next.h"
 
 #include <aio.h>
@@ -20,8 +20,8 @@ static bool any_is_ours(const struct pollfd *fds, unsigned long n)
     return false;
 }
 
-/* A call on a socket of ours, which would meet the placeholder. Most have it as their first argument. Of select, which the
- * architecture has or not, nothing is told. */
+/* A call on a socket of ours, which would meet the placeholder. Most have it as their first argument. Of select, which
+ * the architecture has or not, nothing is told. */
 static bool is_on_socket(long number, const long *a)
 {
     switch (number) {

@@ -1,7 +1,8 @@
-/* sigaction and signal: handlers without SA_RESTART, which end the call in which they run. Nobody says which handler has
- * ended a sleep of ours, so one of ours stands before each of them, which notes that it ran (../interrupted.c); the program
- * sees its own. Those of signals by which a program is told that it is wrong stay alone, and so do those that are set by
- * libc's rarer functions (sigset, sysv_signal after siginterrupt, ...): of such it is as if each might have run. */
+/* sigaction and signal: handlers without SA_RESTART, which end the call in which they run. Nobody says which handler
+ * has ended a sleep of ours, so one of ours stands before each of them, which notes that it ran (../interrupted.c); the
+ * program sees its own. Those of signals by which a program is told that it is wrong stay alone, and so do those that
+ * are set by libc's rarer functions (sigset, sysv_signal after siginterrupt, ...): of such it is as if each might have
+ * run. */
 #include "next.h"
 
 #include <signal.h>

@@ -1,5 +1,6 @@
-/* stdio on a socket: libc's own streams read and write by system calls of its own, past this library. A stream of ours is
- * one with functions (fopencookie), which call ours; but for fileno, which tells of its descriptor, it is as any other. */
+/* stdio on a socket: libc's own streams read and write by system calls of its own, past this library. A stream of ours
+ * is one with functions (fopencookie), which call ours; but for fileno, which tells of its descriptor, it is as any
+ * other. */
 #include "next.h"
 
 #include <pthread.h>

@@ -20,8 +20,8 @@ struct options {
     double spin_us, seconds, stop_s, wait_s; /* seconds < 0: until a signal */
 };
 
-/* Parse a command line; what it points to stays the caller's. False: it is wrong, or was --help, and was answered; *status
- * is what the process ends with. */
+/* Parse a command line; what it points to stays the caller's. False: it is wrong, or was --help, and was answered;
+ * *status is what the process ends with. */
 bool options_parse(int argc, char **argv, struct options *out, int *status);
 
 #endif

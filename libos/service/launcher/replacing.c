@@ -19,8 +19,8 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* How many applications of a name drain, in an iokernel's statistics (iokernel/control/statistics.py): one's state stands
- * behind its name. */
+/* How many applications of a name drain, in an iokernel's statistics (iokernel/control/statistics.py): one's state
+ * stands behind its name. */
 static int draining_in(const char *json, const char *name)
 {
     char key[96];

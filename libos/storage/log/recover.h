@@ -51,7 +51,8 @@ struct cl_log_recover {
     const char *bad_why;
     uint64_t highest_epoch;
     uint64_t
-        acknowledged_lsn; /* the highest that the device says was, when the report's acknowledged_index was the last index */
+        acknowledged_lsn; /* the highest that the device says was, when the report's acknowledged_index was the last
+                           * index */
     uint64_t unreadable[CL_LOG_UNREADABLE_MOST]; /* places */
     unsigned n_unreadable;
     struct cl_log_io look; /* at what ended the log, once more */

@@ -1,8 +1,8 @@
-/* Two runtimes on one thread and one virtual clock: a client asks an echo server at a rate, over a link that loses, delays,
- * reorders and marks. Both ends are recorded.
+/* Two runtimes on one thread and one virtual clock: a client asks an echo server at a rate, over a link that loses,
+ * delays, reorders and marks. Both ends are recorded.
  *
- * Usage: two_hosts SEED REQUESTS INTERVAL_US KTHREADS A.pcap B.pcap. Prints the answers, the requests without one, and the
- * clock. REQUESTS 0: a uthread of the server waits for a time without sleeping, so that no time passes. */
+ * Usage: two_hosts SEED REQUESTS INTERVAL_US KTHREADS A.pcap B.pcap. Prints the answers, the requests without one, and
+ * the clock. REQUESTS 0: a uthread of the server waits for a time without sleeping, so that no time passes. */
 #include <corelane/drivers/memory.h>
 #include <corelane/libos/libos.h>
 #include <corelane/libos/stepper.h>

@@ -1,6 +1,6 @@
-/* cl_csum_copy and its plain form against RFC 1071 byte by byte: every length up to some rounds of the wide loop, at random
- * alignments of both sides, and random longer ones; exactly sized memory, so that a sanitizer sees a byte too many.
- * Usage: csum_copy SEED; prints whether the wide form was there. */
+/* cl_csum_copy and its plain form against RFC 1071 byte by byte: every length up to some rounds of the wide loop, at
+ * random alignments of both sides, and random longer ones; exactly sized memory, so that a sanitizer sees a byte too
+ * many. Usage: csum_copy SEED; prints whether the wide form was there. */
 #include "runtime/csum_copy.h"
 #include "runtime/net.h"
 #include "tests/support/c/check.h"

@@ -1,5 +1,6 @@
 /* What cl_pages_new gives. Usage: pages BYTES
- * Prints: where it begins within a large page, how many of its bytes are not 0, and the page faults of writing to all of it. */
+ * Prints: where it begins within a large page, how many of its bytes are not 0, and the page faults of writing to all
+ * of it. */
 #include "runtime/pages.h"
 
 #include "tests/support/c/check.h"

@@ -1,5 +1,5 @@
-/* Sleepers and wakers at full speed: no wake-up is lost. Each of two sides sleeps until the other has moved its counter, so
- * one lost wake-up stops everything, and a watchdog says so.
+/* Sleepers and wakers at full speed: no wake-up is lost. Each of two sides sleeps until the other has moved its
+ * counter, so one lost wake-up stops everything, and a watchdog says so.
  * Usage: park_stress futex|private|eventfd threads|processes ROUNDS EXTRA_WAKERS
  *   EXTRA_WAKERS threads wake both sides at random times without any work: needless wake-ups must do no harm. */
 #include <corelane/runtime/park.h>

@@ -1,4 +1,5 @@
-/* With CORELANE_DEBUG a pool refuses what it did not hand out, and goes on. Includes the source: the switch must be on. */
+/* With CORELANE_DEBUG a pool refuses what it did not hand out, and goes on. Includes the source: the switch must be
+ * on. */
 #define CORELANE_DEBUG 1
 #include "runtime/pool.c"
 

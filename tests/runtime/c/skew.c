@@ -1,4 +1,5 @@
-/* The skew between CPUs: the true offset lies within the bound, whatever rounds take; and this machine's. Usage: skew SEED */
+/* The skew between CPUs: the true offset lies within the bound, whatever rounds take; and this machine's. Usage: skew
+ * SEED */
 #include "runtime/skew.h"
 
 #include "tests/support/c/check.h"

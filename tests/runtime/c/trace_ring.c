@@ -1,5 +1,6 @@
-/* A writer that never waits, and readers that come, copy and end at any point: what a reader keeps is whole, of the number
- * that it has, and in order; and with what it counts as lost, all of them. Usage: trace_ring RECORDS_OF_THE_RING RECORDS */
+/* A writer that never waits, and readers that come, copy and end at any point: what a reader keeps is whole, of the
+ * number that it has, and in order; and with what it counts as lost, all of them. Usage: trace_ring RECORDS_OF_THE_RING
+ * RECORDS */
 #include "runtime/trace.h"
 
 #include "tests/support/c/check.h"

@@ -21,7 +21,8 @@ static inline char state_of_thread(int tid)
     return end[2];
 }
 
-/* The thread `tid` of this process is told to wait, and is on its way there, perhaps without the CPU: wait until it does. */
+/* The thread `tid` of this process is told to wait, and is on its way there, perhaps without the CPU: wait until it
+ * does. */
 static inline void await_sleep(int tid)
 {
     while (state_of_thread(tid) != 'S')

@@ -1,4 +1,5 @@
-/* What the tests' C programs say when something is not as it has to be: the line, the condition, and what the caller adds. */
+/* What the tests' C programs say when something is not as it has to be: the line, the condition, and what the caller
+ * adds. */
 #ifndef TESTS_SUPPORT_CHECK_H
 #define TESTS_SUPPORT_CHECK_H
 
@@ -6,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A program whose failures need more to be understood defines this before it includes anything: a format, which is a string
- * literal, and what it formats. */
+/* A program whose failures need more to be understood defines this before it includes anything: a format, which is a
+ * string literal, and what it formats. */
 #ifndef CHECK_CONTEXT
 #define CHECK_CONTEXT ""
 #endif

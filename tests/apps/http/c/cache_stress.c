@@ -1,5 +1,6 @@
-/* Threads ask a cache for files while others are written, removed and evicted: each file that is found is whole, is what
- * its tag says, and its memory comes back. Without uthreads each thread does its loads itself, at the same time as others.
+/* Threads ask a cache for files while others are written, removed and evicted: each file that is found is whole, is
+ * what its tag says, and its memory comes back. Without uthreads each thread does its loads itself, at the same time as
+ * others.
  *
  * cache_stress FOLDER THREADS ROUNDS SEED */
 #include "apps/http/cache.h"

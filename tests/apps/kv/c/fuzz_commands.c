@@ -1,4 +1,5 @@
-/* Feeds arbitrary bytes to the command layer: as datagrams, and as a stream cut into pieces, with little room for answers.
+/* Feeds arbitrary bytes to the command layer: as datagrams, and as a stream cut into pieces, with little room for
+ * answers.
  *
  * Under libFuzzer, or by itself: fuzz_commands ROUNDS SEED mutates commands that make sense. */
 #include "apps/kv/command.h"

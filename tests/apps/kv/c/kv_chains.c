@@ -1,9 +1,10 @@
-/* Chains that grow and shrink under lock-free readers, with keys whose tag is 0: any small number looks like their slot.
+/* Chains that grow and shrink under lock-free readers, with keys whose tag is 0: any small number looks like their
+ * slot.
  *
- * The store has 16 buckets and 4 overflow buckets; the keys, found by search, fall into two of the buckets. Writers store
- * and delete them at random, so that overflow buckets are taken and given back all the time, while readers ask for them.
- * A second part holds a bucket in the middle of a change and checks that a reader waits for the lock and does not spin.
- * usage: kv_chains READERS ROUNDS SEED */
+ * The store has 16 buckets and 4 overflow buckets; the keys, found by search, fall into two of the buckets. Writers
+ * store and delete them at random, so that overflow buckets are taken and given back all the time, while readers ask
+ * for them. A second part holds a bucket in the middle of a change and checks that a reader waits for the lock and does
+ * not spin. usage: kv_chains READERS ROUNDS SEED */
 #include "apps/kv/layout.h"
 #include <pthread.h>
 #include <sched.h>

@@ -1,7 +1,8 @@
 /* Threads that read, write, count, delete and flush the same keys of a store that is too small for them.
  *
  * Every value says which key it belongs to and repeats one number throughout, so a torn or misplaced read is seen.
- * Counting is checked in a run of its own, where nothing is evicted. usage: kv_stress THREADS ROUNDS PARTITIONS SEED counting|mixed */
+ * Counting is checked in a run of its own, where nothing is evicted. usage: kv_stress THREADS ROUNDS PARTITIONS SEED
+ * counting|mixed */
 #include "apps/kv/store.h"
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* What programs of scenarios share: each scenario is run as it is, and with the mistake that it is there to find (test_mistakes.py). */
+/* What programs of scenarios share: each scenario is run as it is, and with the mistake that it is there to find
+ * (test_mistakes.py). */
 #ifndef CORELANE_TESTS_APPS_RAFT_C_SCENARIOS_H
 #define CORELANE_TESTS_APPS_RAFT_C_SCENARIOS_H
 

@@ -1,5 +1,5 @@
-/* What the programs of threads share: uthreads of a runtime that ask a port of RESP at the other end of a memory link, and
- * a thread of Linux that looks at what is shown meanwhile. */
+/* What the programs of threads share: uthreads of a runtime that ask a port of RESP at the other end of a memory link,
+ * and a thread of Linux that looks at what is shown meanwhile. */
 #ifndef CORELANE_TESTS_APPS_RESP_C_RESP_LINK_H
 #define CORELANE_TESTS_APPS_RESP_C_RESP_LINK_H
 
@@ -119,8 +119,8 @@ static inline void expect(struct link *l, const char *reply)
     CHECK(!strcmp(got, reply), "%s instead of %s", got, reply);
 }
 
-/* A client: its own key, one that all count up, a transaction on two of which nobody may see one alone, a queue in which
- * its partner waits, or it waits for that one, and messages to who subscribes. */
+/* A client: its own key, one that all count up, a transaction on two of which nobody may see one alone, a queue in
+ * which its partner waits, or it waits for that one, and messages to who subscribes. */
 static inline void ask(void *arg)
 {
     struct asking *a = arg;

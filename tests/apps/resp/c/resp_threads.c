@@ -1,5 +1,5 @@
-/* The port of resp on several kthreads: clients that count, block and publish, while another thread reads its counters. With a
- * log what was answered is there after a power cut.
+/* The port of resp on several kthreads: clients that count, block and publish, while another thread reads its counters.
+ * With a log what was answered is there after a power cut.
  * Usage: resp_threads KTHREADS LOG(0|1) ROUNDS SEED */
 #include "apps/resp/serve.h"
 #include "apps/resp/writer.h"

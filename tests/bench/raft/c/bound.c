@@ -1,4 +1,5 @@
-/* Raw writers into memory: who writes what, sent to all and to a majority first, looking and calling, and that a failure ends all. */
+/* Raw writers into memory: who writes what, sent to all and to a majority first, looking and calling, and that a
+ * failure ends all. */
 #include "bench/raft/bound.h"
 #include "drivers/blk/fault.h"
 #include "drivers/blk/memory.h"

@@ -1,6 +1,6 @@
-/* Every queue of a block device at once: each thread writes, reads back and checks blocks of its own with as many requests in
- * flight as there may be, flushes, arms and disarms, while another thread reads statistics. With faults, what fails is counted as
- * failed. Run plain, under ASan and under TSan.
+/* Every queue of a block device at once: each thread writes, reads back and checks blocks of its own with as many
+ * requests in flight as there may be, flushes, arms and disarms, while another thread reads statistics. With faults,
+ * what fails is counted as failed. Run plain, under ASan and under TSan.
  * Usage: blk_stress memory|fault|uring|threads ROUNDS SEED FILE */
 #include "drivers/blk/fault.h"
 #include <corelane/drivers/blk_file.h>

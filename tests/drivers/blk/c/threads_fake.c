@@ -1,5 +1,5 @@
-/* The engine of worker threads (drivers/blk/threads.c) on a kernel that is not one: its calls answer what a case says, in order, and
- * pauses take no time. */
+/* The engine of worker threads (drivers/blk/threads.c) on a kernel that is not one: its calls answer what a case says,
+ * in order, and pauses take no time. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>

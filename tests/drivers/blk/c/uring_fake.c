@@ -1,4 +1,5 @@
-/* The io_uring engine (drivers/blk/uring.c, drivers/blk/uring_call.c) on a kernel that is not one: it stalls, refuses and forgets as a case says. */
+/* The io_uring engine (drivers/blk/uring.c, drivers/blk/uring_call.c) on a kernel that is not one: it stalls, refuses
+ * and forgets as a case says. */
 #include <linux/io_uring.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -272,8 +273,8 @@ static void a_failed_flush_is_final(void)
     CHECK(uring_close(blk) == 0, "closed");
 }
 
-/* So is a durable write, which has the flush in it: what was in the disk's cache may be lost. One that is none, or that never began,
- * ends nothing. */
+/* So is a durable write, which has the flush in it: what was in the disk's cache may be lost. One that is none, or that
+ * never began, ends nothing. */
 static void a_failed_durable_write(int error, uint8_t flags, int further)
 {
     struct cl_blk *blk = device();
@@ -406,7 +407,8 @@ static void not_kept(void)
     CHECK(uring_close(blk) == 0, "closed");
 }
 
-/* The kernel's polling thread ends before it takes anything, asleep or awake: all is answered, and so is what comes later. */
+/* The kernel's polling thread ends before it takes anything, asleep or awake: all is answered, and so is what comes
+ * later. */
 static void the_polling_thread_ends(bool asleep)
 {
     struct cl_blk *blk = device();

@@ -1,5 +1,5 @@
-/* Waiting for a word and for requests at once (wait_word of corelane/drivers/blk.h): each ends the wait, whichever comes first and wherever
- * the other is at that moment. Prints what passed, or why there is nothing to test.
+/* Waiting for a word and for requests at once (wait_word of corelane/drivers/blk.h): each ends the wait, whichever
+ * comes first and wherever the other is at that moment. Prints what passed, or why there is nothing to test.
  * Usage: blk_word ROUNDS SEED FILE */
 #include <corelane/drivers/blk_file.h>
 #include "drivers/random.h"
@@ -75,7 +75,8 @@ static void each_alone(void)
     CHECK(blk->ops->wait_word(blk, 0, &other, 0, -1) == -ENOTSUP);
 }
 
-/* Every change of the word is seen, and every request collected, without a time limit: a lost wake-up ends in the alarm. */
+/* Every change of the word is seen, and every request collected, without a time limit: a lost wake-up ends in the
+ * alarm. */
 static void both(struct cl_random *random)
 {
     pthread_t t;

@@ -1,6 +1,6 @@
-/* One thread a queue at both ends of a memory link: all send, receive, check and sleep at once. Every frame arrives once
- * and whole, or is counted as dropped; no buffer is lost. Sleepers have no time limit, so a lost wake-up hangs the test.
- * Usage: memory_stress QUEUES_A QUEUES_B FRAMES_PER_QUEUE SLOTS DROP SEED */
+/* One thread a queue at both ends of a memory link: all send, receive, check and sleep at once. Every frame arrives
+ * once and whole, or is counted as dropped; no buffer is lost. Sleepers have no time limit, so a lost wake-up hangs the
+ * test. Usage: memory_stress QUEUES_A QUEUES_B FRAMES_PER_QUEUE SLOTS DROP SEED */
 #include <corelane/drivers/memory.h>
 #include "drivers/random.h"
 #include "runtime/net.h"

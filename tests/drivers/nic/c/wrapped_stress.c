@@ -1,7 +1,7 @@
-/* A recorder around a bad wire around a memory link, with all that touches them at once: both queues of both ends send and
- * receive, siblings receive for each other, another thread reads statistics and asks for flushes. Frames are lost, doubled,
- * late and out of order, but whole; every one is accounted for, every buffer comes back, and the file replays what it says it
- * holds. Run plain, under ASan and under TSan.
+/* A recorder around a bad wire around a memory link, with all that touches them at once: both queues of both ends send
+ * and receive, siblings receive for each other, another thread reads statistics and asks for flushes. Frames are lost,
+ * doubled, late and out of order, but whole; every one is accounted for, every buffer comes back, and the file replays
+ * what it says it holds. Run plain, under ASan and under TSan.
  * Usage: wrapped_stress FILE FRAMES_PER_QUEUE SEED */
 #include "drivers/nic/fault.h"
 #include "drivers/random.h"

@@ -1,5 +1,6 @@
-/* A kthread that waits for its core, against an iokernel whose words this test writes one by one: grants that come late,
- * at the wrong moment, or while it gets up by itself are acted on all the same (docs/cores.md). Prints what passed.
+/* A kthread that waits for its core, against an iokernel whose words this test writes one by one: grants that come
+ * late, at the wrong moment, or while it gets up by itself are acted on all the same (docs/cores.md). Prints what
+ * passed.
  *
  *   port_cores */
 #define CHECK_CONTEXT "(%s)", scenario

@@ -1,6 +1,6 @@
-/* The doorbell of a port whose iokernel sleeps, against an iokernel whose words this test writes: rung once in each sleep, by each queue
- * that sends, and never while it is awake; anew after the next sleep has begun, and at another iokernel. Also before
- * buffers that are given back fill the ring, and when a frame finds it full.
+/* The doorbell of a port whose iokernel sleeps, against an iokernel whose words this test writes: rung once in each
+ * sleep, by each queue that sends, and never while it is awake; anew after the next sleep has begun, and at another
+ * iokernel. Also before buffers that are given back fill the ring, and when a frame finds it full.
  *
  *   port_doorbell */
 #include "tests/support/c/check.h"

@@ -1,25 +1,25 @@
-/* An application that fights for cores, for tests/iokernel/cores/test_hostile.py: it answers datagrams, or computes for ever, and
- * notes in a file when it ran.
+/* An application that fights for cores, for tests/iokernel/cores/test_hostile.py: it answers datagrams, or computes for
+ * ever, and notes in a file when it ran.
  *
  *   cores_app SOCKET NAME FILE latency [KTHREADS] echo on port 9000; computes for WORK turns a request
  *   cores_app SOCKET NAME FILE probed             computes, with probes
  *   cores_app SOCKET NAME FILE unprobed           computes, and never looks at anything
- *   cores_app SOCKET NAME FILE preemptible        the same, in code that may be interrupted: a sibling may go on with it
- *   cores_app SOCKET NAME FILE blocking           the same, with every signal blocked
+ *   cores_app SOCKET NAME FILE preemptible        the same, in code that may be interrupted: a sibling may go on with
+ *   it cores_app SOCKET NAME FILE blocking           the same, with every signal blocked
  *   cores_app SOCKET NAME FILE aside              the same, but says that it cedes when it loses its core
  *   cores_app SOCKET NAME FILE relapsing          says so, and soon after that it runs, which it does
- *   cores_app SOCKET NAME FILE ringing            computes, with probes, calls for help all the time, and writes whatever
- *                                                 comes to its mind into its doorbell words
+ *   cores_app SOCKET NAME FILE ringing            computes, with probes, calls for help all the time, and writes
+ *                                                 whatever comes to its mind into its doorbell words
  *
  * There is a job for each kthread, and any of them may go on with it where it looks or may be interrupted.
  *
- * Prints "ready", then reads commands from its standard input: b: one more uthread, which blocks in the kernel until the next
- * g; c: one that computes, with probes, until then; x: _exit; end of file: stop and unregister.
+ * Prints "ready", then reads commands from its standard input: b: one more uthread, which blocks in the kernel until
+ * the next g; c: one that computes, with probes, until then; x: _exit; end of file: stop and unregister.
  *
  * The file (struct notes, one for each kthread) is made by the test and mapped by both. A run is a stretch of stamps of
- * cl_tsc() on one CPU, each at most GAP_US behind the one before: whoever is not on the core, for whatever reason, makes no
- * stamps, so that the noted runs never hold more than what the kthread did run. The one that goes on is there as well, so
- * that of a process that is killed nothing is missing. */
+ * cl_tsc() on one CPU, each at most GAP_US behind the one before: whoever is not on the core, for whatever reason,
+ * makes no stamps, so that the noted runs never hold more than what the kthread did run. The one that goes on is there
+ * as well, so that of a process that is killed nothing is missing. */
 #include "../../../../drivers/port/internal.h"
 #include <corelane/libos/libos.h>
 #include <corelane/runtime/clock.h>

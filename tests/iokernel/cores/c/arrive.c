@@ -71,7 +71,8 @@ static void it_turns_back_to_who_let_go_of_it(void)
     world_delete(&p.w);
 }
 
-/* The batch application said that it runs in the same moment, and goes on without a look: it is asked like any owner. */
+/* The batch application said that it runs in the same moment, and goes on without a look: it is asked like any
+ * owner. */
 static void who_begins_meanwhile_is_asked(void)
 {
     struct pair p;
@@ -167,8 +168,8 @@ static void it_turns_once(void)
     world_delete(&p.w);
 }
 
-/* A batch application that is stopped never begins, and the latency one has the core back each time before anybody could tell, `wait`
- * after it let go of it: that does not keep it from a batch application that would run. */
+/* A batch application that is stopped never begins, and the latency one has the core back each time before anybody
+ * could tell, `wait` after it let go of it: that does not keep it from a batch application that would run. */
 static void never_begins(uint64_t wait)
 {
     struct pair p;

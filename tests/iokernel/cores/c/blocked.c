@@ -1,5 +1,5 @@
-/* Owners that say they run, and sleep in the kernel (blocked.c): pair.h. A kthread's thread sleeps, unless it is made to
- * spin or burn. Prints the names of those that passed.
+/* Owners that say they run, and sleep in the kernel (blocked.c): pair.h. A kthread's thread sleeps, unless it is made
+ * to spin or burn. Prints the names of those that passed.
  *
  *   cores_blocked [NAME] */
 #ifdef ALLOCATE_C /* with a fault in it: tests/iokernel/cores/test_moves.py */
@@ -12,8 +12,8 @@
 #define BLOCKED_US 1000
 #define LOOK (BLOCKED_US * US)
 
-/* The latency application has the core and says that it runs; the batch one waits. sure: it is guaranteed the core, which
- * under `static` nobody else is given. */
+/* The latency application has the core and says that it runs; the batch one waits. sure: it is guaranteed the core,
+ * which under `static` nobody else is given. */
 static void pair_beside(struct pair *p, bool sure)
 {
     world_new(&p->w, (struct setting){.blocked_us = BLOCKED_US});
@@ -363,7 +363,8 @@ static void one_in_a_call_that_nothing_ends_loses_its_core(void)
     world_delete(&w);
 }
 
-/* It may be used to run when it has lost the core for sleeping, and nobody has looked since: from then on, and not for longer. */
+/* It may be used to run when it has lost the core for sleeping, and nobody has looked since: from then on, and not for
+ * longer. */
 static void what_it_may_run_unseen_is_no_more_than_the_time_since_the_last_look(void)
 {
     struct pair p;

@@ -59,7 +59,8 @@ static void help_gets_a_core(void)
     world_delete(&p.w);
 }
 
-/* What was asked for when the kthread that was meant for an earlier call was seen to run may be too late for that one. */
+/* What was asked for when the kthread that was meant for an earlier call was seen to run may be too late for that
+ * one. */
 static void help_that_comes_while_a_kthread_begins_is_not_lost(void)
 {
     struct pair p;
@@ -168,7 +169,8 @@ static void rest_ends_with_any_word(void)
     }
 }
 
-/* What waits without a core is looked at once, and from then on it only grows older and is counted; until a word changes. */
+/* What waits without a core is looked at once, and from then on it only grows older and is counted; until a word
+ * changes. */
 static void what_waits_stands_until_a_word_changes(void)
 {
     for (unsigned word = 0; word < 6; word++) {

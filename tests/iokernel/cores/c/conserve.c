@@ -114,7 +114,8 @@ static void nor_is_it_the_next_time(void)
     world_delete(&w);
 }
 
-/* The policy grants the core to one for which the loop may make no call of the kernel now: it is the other's meanwhile. */
+/* The policy grants the core to one for which the loop may make no call of the kernel now: it is the other's
+ * meanwhile. */
 static void who_has_no_calls_left_holds_no_core_back(void)
 {
     struct world w;

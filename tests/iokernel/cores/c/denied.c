@@ -1,5 +1,5 @@
-/* Applications that are denied cores (iokernel/cores/denied.c), under each built-in policy: world.h. Prints the names of
- * those that passed.
+/* Applications that are denied cores (iokernel/cores/denied.c), under each built-in policy: world.h. Prints the names
+ * of those that passed.
  *
  *   cores_denied [NAME] */
 #include "world.h"

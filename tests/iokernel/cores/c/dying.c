@@ -1,5 +1,6 @@
-/* Old owners that are killed (iokernel/cores/dying.c): pair.h. A process that has exited and is not waited for stands for one
- * that takes long to: to the kernel its thread is there, and exits. Prints the names of the scenarios that passed.
+/* Old owners that are killed (iokernel/cores/dying.c): pair.h. A process that has exited and is not waited for stands
+ * for one that takes long to: to the kernel its thread is there, and exits. Prints the names of the scenarios that
+ * passed.
  *
  *   cores_dying [NAME] */
 #include "pair.h"
@@ -141,8 +142,8 @@ static void *wait_for_grant(void *arg)
     return NULL;
 }
 
-/* Who should have woken it is gone, as the step shows that would have interrupted it: the loop does it then, not a step later.
- * The other threads of that process go on as before. */
+/* Who should have woken it is gone, as the step shows that would have interrupted it: the loop does it then, not a step
+ * later. The other threads of that process go on as before. */
 static void the_new_owner_of_a_dead_one_is_woken_at_once(void)
 {
     struct pair p;

@@ -1,5 +1,5 @@
-/* Two latency applications on one core, under each policy that moves cores (iokernel/policies/deal.h): world.h. Prints the names of
- * those that passed.
+/* Two latency applications on one core, under each policy that moves cores (iokernel/policies/deal.h): world.h. Prints
+ * the names of those that passed.
  *
  *   cores_equals [NAME] */
 #include "world.h"
@@ -67,8 +67,8 @@ static void by_weight(void)
             take_turns(&rules[i], later, 3);
 }
 
-/* One always waits, the other wants the core for a moment each millisecond: it is owed nothing for what it did not want, and
- * owes nothing for what the other one had meanwhile. */
+/* One always waits, the other wants the core for a moment each millisecond: it is owed nothing for what it did not
+ * want, and owes nothing for what the other one had meanwhile. */
 static void who_seldom_asks_waits_for_a_turn_at_most(void)
 {
     for (unsigned i = 0; i < RULES; i++)

@@ -1,8 +1,10 @@
-/* The applications' side of the model: one kthread each, and all of their own code that lets go of a core and waits for one.
+/* The applications' side of the model: one kthread each, and all of their own code that lets go of a core and waits for
+ * one.
  *
- * Its own: drivers/port/cores.c, and of libos/sched aside.c, interrupt.c and idle.c. The model's: what a uthread does, a scheduler's turn,
- * the switch from a uthread to the loop (a call). A wait by sched_yield() comes back after the other one ran, or sixteen times
- * at once in one go: then nobody else takes a step in between, which would be as if the sixteen had begun later. */
+ * Its own: drivers/port/cores.c, and of libos/sched aside.c, interrupt.c and idle.c. The model's: what a uthread does,
+ * a scheduler's turn, the switch from a uthread to the loop (a call). A wait by sched_yield() comes back after the
+ * other one ran, or sixteen times at once in one go: then nobody else takes a step in between, which would be as if the
+ * sixteen had begun later. */
 #ifndef CORELANE_TESTS_IOKERNEL_CORES_C_HANDOVER_APP_H
 #define CORELANE_TESTS_IOKERNEL_CORES_C_HANDOVER_APP_H
 

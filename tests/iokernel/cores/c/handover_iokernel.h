@@ -1,10 +1,12 @@
-/* The iokernel's side of the model: a loop with one worker core, and all of its own code that decides about the core and moves it.
+/* The iokernel's side of the model: a loop with one worker core, and all of its own code that decides about the core
+ * and moves it.
  *
- * Its own: demand.c, quantum.c, allocate.c, move.c, steps.c, yield_wait.c, flows.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and
- * io_cores_remove of cores.c. The model's: the policy (latency first, or either), what comes from outside (a frame, the end
- * of a process), and the times. The clock stands still during a round; which times are over in it is a choice, made anew
- * each round, so what holds here holds for every duration. Left out: limits on system calls, statistics, the accounts of CPU
- * times (overrun.c; starved.c: nobody is spared; dying.c; blocked.c: nobody is), more cores and kthreads than one. */
+ * Its own: demand.c, quantum.c, allocate.c, move.c, steps.c, yield_wait.c, flows.c, thread.c but for what it reads of
+ * the kernel, signals.c, wake.c, idle.c, and io_cores_remove of cores.c. The model's: the policy (latency first, or
+ * either), what comes from outside (a frame, the end of a process), and the times. The clock stands still during a
+ * round; which times are over in it is a choice, made anew each round, so what holds here holds for every duration.
+ * Left out: limits on system calls, statistics, the accounts of CPU times (overrun.c; starved.c: nobody is spared;
+ * dying.c; blocked.c: nobody is), more cores and kthreads than one. */
 #ifndef CORELANE_TESTS_IOKERNEL_CORES_C_HANDOVER_IOKERNEL_H
 #define CORELANE_TESTS_IOKERNEL_CORES_C_HANDOVER_IOKERNEL_H
 
@@ -336,8 +338,8 @@ static void settle_app(struct io_app *app, uint64_t now)
     table[a->row] = (struct cl_policy_app){.kind = a->kind, .weight = a->weight, .maximum = a->maximum};
 }
 
-/* After a round at `now`: stamps that mean the same become the same. A new owner that is in line is waited for twenty times,
- * of which the model lets all but the first and the last pass at once. */
+/* After a round at `now`: stamps that mean the same become the same. A new owner that is in line is waited for twenty
+ * times, of which the model lets all but the first and the last pass at once. */
 static void settle(uint64_t now)
 {
     struct io_cores *c = &loop.cores;

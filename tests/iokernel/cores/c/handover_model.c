@@ -1,29 +1,33 @@
-/* The hand-over of a core (docs/cores.md), explored: a loop and the kthreads of two applications, each with the code of the
- * library that does it, compiled into this program as it is. handover_iokernel.h and handover_app.h say what is its own and
- * what is the model's, interleave.h what machine it runs on, interleave_graph.h and interleave_reach.h how it is explored.
+/* The hand-over of a core (docs/cores.md), explored: a loop and the kthreads of two applications, each with the code of
+ * the library that does it, compiled into this program as it is. handover_iokernel.h and handover_app.h say what is its
+ * own and what is the model's, interleave.h what machine it runs on, interleave_graph.h and interleave_reach.h how it
+ * is explored.
  *
  *   handover_model SCENARIO [NAME=VALUE]...
  *
  * One worker core, a latency application with a request now and then, a batch application that always has work. Shown:
  *
- *   always     word, log and loop name one owner; nobody runs uthreads beside it whom no step of a move is after, and who
- *              was not evicted
+ *   always     word, log and loop name one owner; nobody runs uthreads beside it whom no step of a move is after, and
+ *              who was not evicted
  *   served     from every state: the latency application, if it lives and is not stopped, handles its requests
- *   runs       from every state: the batch application, if it lives and is not stopped, has the core again and runs, or the
- *              latency application has it and computes (or was stopped in that, which nobody can tell from it)
+ *   runs       from every state: the batch application, if it lives and is not stopped, has the core again and runs, or
+ *              the latency application has it and computes (or was stopped in that, which nobody can tell from it)
  *   reclaimed  from every state: a process that is gone owns nothing
- *   ended      from every state: each move that the loop waits for has ended, if both applications live and are not stopped
+ *   ended      from every state: each move that the loop waits for has ended, if both applications live and are not
+ *   stopped
  *
- * `From every state` is: there is a way, without another death or stop, so whoever schedules fairly comes there. How many
- * time-outs of the loop that takes at most is printed: in scenarios without times none, so that no wake-up is lost.
+ * `From every state` is: there is a way, without another death or stop, so whoever schedules fairly comes there. How
+ * many time-outs of the loop that takes at most is printed: in scenarios without times none, so that no wake-up is
+ * lost.
  *
- * Covered. All interleavings of three threads at each load of a word that another one writes, each store that reaches memory,
- * each fence, system call and sleep, each place where a signal may come; memory as x86-TSO has it, with a store buffer of
- * `depth` stores (1, at most 2; 0: sequentially consistent) that drains at any time; each of a round's times over or not.
- * Not covered. What lies beyond the bounds of a path: `cuts`, how often a thread is put aside in the middle of something
- * for another (without that bound by default; at rest, between two rounds, probes or waits, anybody may go on); `ends`, how
- * many times end; `deaths`; `frames`, requests. More than one core, and than one kthread an application; orders of memory
- * weaker than x86's; the policy, limits on system calls, overrun.c and starved.c, switching stacks. */
+ * Covered. All interleavings of three threads at each load of a word that another one writes, each store that reaches
+ * memory, each fence, system call and sleep, each place where a signal may come; memory as x86-TSO has it, with a store
+ * buffer of `depth` stores (1, at most 2; 0: sequentially consistent) that drains at any time; each of a round's times
+ * over or not. Not covered. What lies beyond the bounds of a path: `cuts`, how often a thread is put aside in the
+ * middle of something for another (without that bound by default; at rest, between two rounds, probes or waits, anybody
+ * may go on); `ends`, how many times end; `deaths`; `frames`, requests. More than one core, and than one kthread an
+ * application; orders of memory weaker than x86's; the policy, limits on system calls, overrun.c and starved.c,
+ * switching stacks. */
 #include "handover_app.h"
 
 static const char *const il_names[IL_THREADS] = {"loop", "latency", "batch"};

@@ -1,5 +1,6 @@
-/* Has the code of the iokernel and of the application that is included after it run on the machine of interleave.h: its loads
- * and stores, fences, clock and system calls. Comes before any other header of the library, so that inline functions do, too. */
+/* Has the code of the iokernel and of the application that is included after it run on the machine of interleave.h: its
+ * loads and stores, fences, clock and system calls. Comes before any other header of the library, so that inline
+ * functions do, too. */
 #ifndef CORELANE_TESTS_IOKERNEL_CORES_C_HANDOVER_WORDS_H
 #define CORELANE_TESTS_IOKERNEL_CORES_C_HANDOVER_WORDS_H
 

@@ -1,13 +1,13 @@
 /* Threads of real C code that take one step at a time, on a machine with store buffers (x86-TSO) and futexes.
  *
- * The code under test is compiled with its atomics, fences and system calls replaced by the il_* functions (handover_words.h).
- * Each thread has a stack of its own and runs until it is about to do what others can notice, or could have changed: load a
- * word that another thread writes, fence or call the kernel with stores under way, sleep, or make a choice. There it
- * pauses, and the explorer (interleave_graph.h) goes on with any thread.
+ * The code under test is compiled with its atomics, fences and system calls replaced by the il_* functions
+ * (handover_words.h). Each thread has a stack of its own and runs until it is about to do what others can notice, or
+ * could have changed: load a word that another thread writes, fence or call the kernel with stores under way, sleep, or
+ * make a choice. There it pauses, and the explorer (interleave_graph.h) goes on with any thread.
  *
- * Stores to shared words go into a buffer of the thread's, from where they leave in order at any later time; a thread sees its
- * own first. With depth 0 there are no buffers, and a thread pauses before each store. What a thread does between two
- * pauses touches nothing that others see, so that no interleaving is left out. */
+ * Stores to shared words go into a buffer of the thread's, from where they leave in order at any later time; a thread
+ * sees its own first. With depth 0 there are no buffers, and a thread pauses before each store. What a thread does
+ * between two pauses touches nothing that others see, so that no interleaving is left out. */
 #ifndef CORELANE_TESTS_IOKERNEL_CORES_C_INTERLEAVE_H
 #define CORELANE_TESTS_IOKERNEL_CORES_C_INTERLEAVE_H
 
@@ -136,8 +136,8 @@ static uint64_t il_read(const void *at, unsigned bytes)
 
 static void il_drain(unsigned t);
 
-/* The registers have what the explorer left in them, which calls would spread over the stack. All count as overwritten by the
- * switch. */
+/* The registers have what the explorer left in them, which calls would spread over the stack. All count as overwritten
+ * by the switch. */
 static inline __attribute__((always_inline)) void il_clear_registers(void)
 {
 #if defined(__x86_64__)

@@ -1,11 +1,11 @@
 /* All states that the threads of interleave.h can come to.
  *
- * A step changes the part of the thread that takes it and the shared one, and depends on nothing else. So the steps that a
- * thread may take are found once for each pair of the two, by having it run, and looked up for all other states in which the
- * pair occurs. A state then costs some eighty bytes, and a step about a microsecond.
+ * A step changes the part of the thread that takes it and the shared one, and depends on nothing else. So the steps
+ * that a thread may take are found once for each pair of the two, by having it run, and looked up for all other states
+ * in which the pair occurs. A state then costs some eighty bytes, and a step about a microsecond.
  *
- * Bounds are of a path, and part of a state: deaths and stops, ends of times, and, if asked for, how often a thread is put
- * aside for another one in the middle of something. */
+ * Bounds are of a path, and part of a state: deaths and stops, ends of times, and, if asked for, how often a thread is
+ * put aside for another one in the middle of something. */
 #ifndef CORELANE_TESTS_IOKERNEL_CORES_C_INTERLEAVE_GRAPH_H
 #define CORELANE_TESTS_IOKERNEL_CORES_C_INTERLEAVE_GRAPH_H
 
@@ -26,8 +26,8 @@ struct il_move {
 struct il_tally {
     uint8_t ends, deaths; /* of times; and stops */
     uint8_t cuts;         /* times that another one went on instead of `last` */
-    uint8_t
-        last; /* the thread that took the last step and is in the middle of something, from 1; 0: none, or not counted */
+    uint8_t last; /* the thread that took the last step and is in the middle of something, from 1; 0: none, or not
+               * counted */
 };
 
 struct il_state {

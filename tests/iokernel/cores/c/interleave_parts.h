@@ -1,11 +1,12 @@
 /* What a state of the machine of interleave.h is made of, kept as numbers.
  *
- * A state is four parts: each thread's (registers, the stack in use, its private memory) and the shared one. Parts are kept
- * once, whatever number of states they occur in, compared byte by byte.
+ * A state is four parts: each thread's (registers, the stack in use, its private memory) and the shared one. Parts are
+ * kept once, whatever number of states they occur in, compared byte by byte.
  *
- * Names. Numbers that are counted up and only compared (the grants of a kthread) would make the graph infinite. They begin
- * with an upper half that nothing else has, and are found in a part wherever they are; those that occur in a state are
- * counted anew from 1, in their order, which gives a state that differs from it by nothing that the code can see. */
+ * Names. Numbers that are counted up and only compared (the grants of a kthread) would make the graph infinite. They
+ * begin with an upper half that nothing else has, and are found in a part wherever they are; those that occur in a
+ * state are counted anew from 1, in their order, which gives a state that differs from it by nothing that the code can
+ * see. */
 #ifndef CORELANE_TESTS_IOKERNEL_CORES_C_INTERLEAVE_PARTS_H
 #define CORELANE_TESTS_IOKERNEL_CORES_C_INTERLEAVE_PARTS_H
 
@@ -34,8 +35,8 @@ static struct {
     uint16_t upper[IL_NAMES];
 } ip;
 
-/* The model's: goals that are there as far as the memory of a part tells (IL_SHARED: the shared words), and for the shared
- * one those that need not be reached. */
+/* The model's: goals that are there as far as the memory of a part tells (IL_SHARED: the shared words), and for the
+ * shared one those that need not be reached. */
 static uint8_t il_goals(unsigned part, uint8_t *exempt);
 
 static void *il_grow(void *p, size_t bytes)
@@ -70,8 +71,8 @@ static uint64_t il_hash(const void *at, size_t bytes) /* a multiple of 4 */
     return h ^ h >> 32;
 }
 
-/* Start this program again at addresses that are the same each time, of which none looks like a name. Where the system does not
- * let it, it goes on as it is. */
+/* Start this program again at addresses that are the same each time, of which none looks like a name. Where the system
+ * does not let it, it goes on as it is. */
 static void ip_fix_addresses(char **argv)
 {
     int before = personality(0xffffffff);

@@ -1,8 +1,8 @@
 /* What can be reached from each state of interleave_graph.h.
  *
- * `Within reach` does not use edges by which somebody is killed or stopped: nothing may depend on that. Ends of times are
- * counted: a state is as far from what is to come as the path with the fewest of them. Bounds of a path end it, also where
- * it would have gone on; so nothing is asked of states from where fewer than `left` times may end. */
+ * `Within reach` does not use edges by which somebody is killed or stopped: nothing may depend on that. Ends of times
+ * are counted: a state is as far from what is to come as the path with the fewest of them. Bounds of a path end it,
+ * also where it would have gone on; so nothing is asked of states from where fewer than `left` times may end. */
 #ifndef CORELANE_TESTS_IOKERNEL_CORES_C_INTERLEAVE_REACH_H
 #define CORELANE_TESTS_IOKERNEL_CORES_C_INTERLEAVE_REACH_H
 
@@ -25,8 +25,8 @@ static bool ir_exempt(const struct il_state *s, unsigned goal)
     return (ig.ends && s->tally.ends + ir_left > ig.ends) || ip.list[s->part[IL_SHARED]].exempt >> goal & 1;
 }
 
-/* The fewest ends of times from each state to the goal; IL_NEVER: it cannot be reached. States are numbered by their distance
- * from the first one, so few passes from the last to the first do. */
+/* The fewest ends of times from each state to the goal; IL_NEVER: it cannot be reached. States are numbered by their
+ * distance from the first one, so few passes from the last to the first do. */
 static uint8_t *ir_distances(unsigned goal)
 {
     uint8_t *distance = il_grow(NULL, ig.n_states);
@@ -48,8 +48,8 @@ static uint8_t *ir_distances(unsigned goal)
     return distance;
 }
 
-/* Whether `goal` is within reach from everywhere; prints how one gets to where it is not. Returns the ends of times that it
- * takes at most. */
+/* Whether `goal` is within reach from everywhere; prints how one gets to where it is not. Returns the ends of times
+ * that it takes at most. */
 static unsigned ir_check(unsigned goal, const char *what)
 {
     uint8_t *distance = ir_distances(goal);

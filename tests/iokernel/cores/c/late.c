@@ -77,7 +77,8 @@ static void one_that_is_late_keeps_nobody_from_its_core(void)
     world_delete(&p.w);
 }
 
-/* The loop was kept from running in the middle of a move: the new owner is woken by the last step, and gets its time. */
+/* The loop was kept from running in the middle of a move: the new owner is woken by the last step, and gets its
+ * time. */
 static void a_loop_that_was_away_gives_time_to_begin(void)
 {
     struct pair p;
@@ -131,8 +132,8 @@ static void the_loop_sleeps_no_longer_than_it_refuses(void)
     world_delete(&p.w);
 }
 
-/* One that was in a long call of the kernel when it was asked, and has hardly any of the CPU since it was demoted: it need
- * not cede before it may run on. */
+/* One that was in a long call of the kernel when it was asked, and has hardly any of the CPU since it was demoted: it
+ * need not cede before it may run on. */
 static void one_that_was_evicted_waits_no_longer_than_start_us(void)
 {
     struct pair p;
@@ -157,7 +158,8 @@ static void one_that_was_evicted_waits_no_longer_than_start_us(void)
     world_delete(&p.w);
 }
 
-/* Its thread is gone, which nobody knows before the last step asks: the core is given back then, and it gets none again. */
+/* Its thread is gone, which nobody knows before the last step asks: the core is given back then, and it gets none
+ * again. */
 static void one_that_died_loses_its_core(void)
 {
     struct pair p;

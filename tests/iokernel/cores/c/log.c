@@ -17,7 +17,8 @@ static void log_up_to(struct io_loop *loop, uint64_t end)
         io_cores_log(loop, loop->cores.logged, &loop->cores.core[0], 1, 1, CL_IO_LOG_WOKEN, CL_IO_STEP_WAKE, NULL);
 }
 
-/* One answer. Returns how many entries it has, and checks that they are those up to *next, with nothing lost in between. */
+/* One answer. Returns how many entries it has, and checks that they are those up to *next, with nothing lost in
+ * between. */
 static uint32_t answer(struct cl_io *io, uint64_t *next, uint32_t n, uint64_t *lost)
 {
     uint64_t before = *next, gone = 0;

@@ -1,5 +1,5 @@
-/* Applications with many kthreads and without a core: a decision reads the words of few of them, and nothing that waits in
- * any is missed. Prints the names of those that passed.
+/* Applications with many kthreads and without a core: a decision reads the words of few of them, and nothing that waits
+ * in any is missed. Prints the names of those that passed.
  *
  *   cores_many [NAME] */
 #include "world.h"

@@ -73,7 +73,8 @@ static void a_guarantee_goes_before_latency(void)
     world_delete(&w);
 }
 
-/* Of two kthreads that wait for a core, the one that does so in the middle of a uthread, which no sibling can go on with. */
+/* Of two kthreads that wait for a core, the one that does so in the middle of a uthread, which no sibling can go on
+ * with. */
 static void who_waits_inside_a_uthread_goes_before_its_sibling(void)
 {
     struct world w;
@@ -183,7 +184,8 @@ static struct sched sched_of(const struct kthread *k)
     return s;
 }
 
-/* Slices as kthreads ask for them (older kernels have none), another policy of the user's, and one that takes a right. */
+/* Slices as kthreads ask for them (older kernels have none), another policy of the user's, and one that takes a
+ * right. */
 static void who_was_evicted_gets_back_what_it_had(void)
 {
     const struct sched wanted[] = {{.policy = SCHED_OTHER, .runtime = 100000},

@@ -3,8 +3,8 @@
  *
  *   cores_outside SOCKET TIMES SEED
  *
- * Each time it waits for a moment, of a microsecond to some milliseconds, spawns a uthread, and waits until that has run.
- * PORT_CORES_C: a copy of drivers/port/cores.c with a fault in it, to be used instead of the library's. */
+ * Each time it waits for a moment, of a microsecond to some milliseconds, spawns a uthread, and waits until that has
+ * run. PORT_CORES_C: a copy of drivers/port/cores.c with a fault in it, to be used instead of the library's. */
 #ifdef PORT_CORES_C
 #include PORT_CORES_C
 #endif

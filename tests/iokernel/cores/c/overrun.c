@@ -1,5 +1,5 @@
-/* Kthreads that use a core which is not theirs (iokernel/cores/overrun.c), one scenario each: world.h, with threads that do
- * use CPU time. Prints the names of those that passed.
+/* Kthreads that use a core which is not theirs (iokernel/cores/overrun.c), one scenario each: world.h, with threads
+ * that do use CPU time. Prints the names of those that passed.
  *
  *   cores_overrun [NAME] */
 #include "../../../../iokernel/state/internal.h"
@@ -137,7 +137,8 @@ static void the_while_doubles_and_is_forgiven(void)
     world_delete(&p.w);
 }
 
-/* What an honest kthread may use: a little while it is off its core, all of its own time, and a core that nobody needs. */
+/* What an honest kthread may use: a little while it is off its core, all of its own time, and a core that nobody
+ * needs. */
 static void honest_ones_are_left_alone(void)
 {
     struct pair p;
@@ -189,8 +190,8 @@ static void one_that_is_being_evicted_is_not_caught_as_well(void)
     world_delete(&p.w);
 }
 
-/* The owner has parked by the time that a loop which was kept from running looks again: since when, nobody knows, and others
- * may have taken turns with it as long. */
+/* The owner has parked by the time that a loop which was kept from running looks again: since when, nobody knows, and
+ * others may have taken turns with it as long. */
 static void while_the_loop_was_away_nobody_is_to_blame(void)
 {
     struct pair p;
@@ -222,7 +223,8 @@ static struct io_member *member_of(const struct pair *p, const struct kthread *k
     return NULL;
 }
 
-/* A thread that does not exist any more has no CPU time: it is done with. One of which the kernel does not say is counted. */
+/* A thread that does not exist any more has no CPU time: it is done with. One of which the kernel does not say is
+ * counted. */
 static void one_whose_time_cannot_be_read(void)
 {
     for (unsigned lives = 0; lives < 2; lives++) {

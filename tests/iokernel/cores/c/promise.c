@@ -1,5 +1,5 @@
-/* Shares that are promised to batch work (iokernel/cores/promise.c), under each built-in policy: world.h. Prints the names
- * of those that passed.
+/* Shares that are promised to batch work (iokernel/cores/promise.c), under each built-in policy: world.h. Prints the
+ * names of those that passed.
  *
  *   cores_promise [NAME] */
 #include "world.h"
@@ -41,7 +41,8 @@ static uint64_t gets(struct world *w, const struct app *a, uint64_t ns)
     return (cores_of(w, a).core_ns - before) * 1000 / ns;
 }
 
-/* A latency application that wants the core for ever, and batch work that is promised 30 % of it, then nothing again. */
+/* A latency application that wants the core for ever, and batch work that is promised 30 % of it, then nothing
+ * again. */
 static void it_is_kept_beside_one_that_wants_everything(void)
 {
     for (unsigned i = 0; i < POLICIES; i++) {

@@ -1,10 +1,11 @@
-/* Random applications on managed cores, and what must hold at every instant: a core has one owner, an application no more
- * than its maximum, one that wants what it was guaranteed gets it within the time of the steps, no core idles beside an
- * application that waits, and the log tells all of it.
+/* Random applications on managed cores, and what must hold at every instant: a core has one owner, an application no
+ * more than its maximum, one that wants what it was guaranteed gets it within the time of the steps, no core idles
+ * beside an application that waits, and the log tells all of it.
  *
  *   cores_random POLICY SEED STEPS
  *
- * Kthreads answer promptly, late, by signal only, or not at all; are stopped for a while; and applications come and go. */
+ * Kthreads answer promptly, late, by signal only, or not at all; are stopped for a while; and applications come and
+ * go. */
 #include "../../../../iokernel/state/internal.h"
 #include "world.h"
 
@@ -69,8 +70,8 @@ static uint64_t signals_to(const struct app *a)
     return s.interrupted + s.roused;
 }
 
-/* Instead of what the kernel says of a thread: whether one had run since its handler was called depends on what else the
- * machine does. To the iokernel they all sleep, as they do but for that. (--wrap of the linker.) */
+/* Instead of what the kernel says of a thread: whether one had run since its handler was called depends on what else
+ * the machine does. To the iokernel they all sleep, as they do but for that. (--wrap of the linker.) */
 bool __wrap_io_thread_account(struct io_loop *loop, struct io_kthread *k, struct io_account *out);
 bool __wrap_io_thread_account(struct io_loop *loop, struct io_kthread *k, struct io_account *out)
 {

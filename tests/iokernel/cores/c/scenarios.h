@@ -1,5 +1,5 @@
-/* A C test of scenarios, each a function that CHECKs what it expects: `main` runs all, or the one that is named, and prints
- * the names of those that passed. */
+/* A C test of scenarios, each a function that CHECKs what it expects: `main` runs all, or the one that is named, and
+ * prints the names of those that passed. */
 #ifndef SCENARIOS_H
 #define SCENARIOS_H
 

@@ -1,5 +1,6 @@
 /* An old owner that says that it has seen the ask gets one interval more before it is interrupted, and no second one:
- * pair.h. Its stamp is one of cl_tsc(), which the loop's moves are stamped with, too, whatever clock it is stepped on. */
+ * pair.h. Its stamp is one of cl_tsc(), which the loop's moves are stamped with, too, whatever clock it is stepped
+ * on. */
 #include "pair.h"
 
 #include <corelane/runtime/clock.h>
@@ -12,8 +13,8 @@ static void sees(struct kthread *k)
     k->line->signals.lost_tsc = (uint32_t)cl_tsc();
 }
 
-/* How long after the decision the counter reaches 1, in rounds of a microsecond. `lies`: p->b says at each that it has seen
- * that its core is lost. */
+/* How long after the decision the counter reaches 1, in rounds of a microsecond. `lies`: p->b says at each that it has
+ * seen that its core is lost. */
 static unsigned rounds_until(struct pair *p, uint64_t (*counter)(const struct world *), bool lies)
 {
     unsigned n = 0;

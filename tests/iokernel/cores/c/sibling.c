@@ -1,5 +1,5 @@
-/* A kthread sleeps in the kernel, and its siblings could do its work (blocked.c): pair.h. Prints the names of those that
- * passed.
+/* A kthread sleeps in the kernel, and its siblings could do its work (blocked.c): pair.h. Prints the names of those
+ * that passed.
  *
  *   cores_sibling [NAME] */
 #include "../../../../iokernel/state/internal.h"
@@ -165,8 +165,8 @@ static void frames_go_to_a_sibling(void)
     world_delete(&s.w);
 }
 
-/* Each frame has the number of steerings before it, for libos to keep those of a flow in order: it grows when flows go to
- * another kthread, and only then. */
+/* Each frame has the number of steerings before it, for libos to keep those of a flow in order: it grows when flows go
+ * to another kthread, and only then. */
 static void frames_say_by_which_steering_they_came(void)
 {
     struct siblings s;

@@ -130,7 +130,8 @@ static void starved_it_is_spared_no_longer_than_start_us(void)
     starving_delete(&s);
 }
 
-/* All steps have been taken: whoever has a better right to the core than the new owner does not wait for the old one. */
+/* All steps have been taken: whoever has a better right to the core than the new owner does not wait for the old
+ * one. */
 static void starved_it_keeps_nobody_from_its_core(void)
 {
     struct starving s = {.before = allowed()};
@@ -186,8 +187,8 @@ static void slow_step(struct pair *p, uint32_t start_us)
     CHECK(interrupted(&p->w) == 1);
 }
 
-/* It ran in the middle of the step, and lost the CPU to another soon after that: what was seen then does not hold any more.
- * Of the second that the step takes here it has had some milliseconds. */
+/* It ran in the middle of the step, and lost the CPU to another soon after that: what was seen then does not hold any
+ * more. Of the second that the step takes here it has had some milliseconds. */
 static void starved_since_the_first_look_it_is_spared(void)
 {
     struct starving s = {.before = allowed()};

@@ -85,8 +85,9 @@ static void evicted(void)
     world_delete(&p.w);
 }
 
-/* One that blocks the signal and has no probes says for ever that it runs. It is left where it is, below everybody: with a core
- * of its own again it would cost the next one all three steps again. It gets one when it cedes, however late. */
+/* One that blocks the signal and has no probes says for ever that it runs. It is left where it is, below everybody:
+ * with a core of its own again it would cost the next one all three steps again. It gets one when it cedes, however
+ * late. */
 static void one_that_never_looks_stays_demoted(void)
 {
     struct pair p;
@@ -152,7 +153,8 @@ static void new_owner_is_stopped(void)
     world_delete(&p.w);
 }
 
-/* Nobody sleeps on its futex, where a wake would reach it: it gets the signal, as soon as that is known, and at the last step. */
+/* Nobody sleeps on its futex, where a wake would reach it: it gets the signal, as soon as that is known, and at the
+ * last step. */
 static void new_owner_that_no_wake_reaches_is_signalled(void)
 {
     struct pair p;
@@ -250,7 +252,8 @@ static void asked_late_it_has_all_its_time(void)
     world_delete(&p.w);
 }
 
-/* The loop does not come around for longer than all steps take: these are taken all the same before the core goes on. */
+/* The loop does not come around for longer than all steps take: these are taken all the same before the core goes
+ * on. */
 static void no_step_is_left_out_by_a_pause_of_the_loop(void)
 {
     struct pair p;
@@ -490,7 +493,8 @@ static void removed_in_the_middle(void)
     world_delete(&p.w);
 }
 
-/* Whatever its words say, it gets no more than a policy would give it for the asking, and costs a bounded number of calls. */
+/* Whatever its words say, it gets no more than a policy would give it for the asking, and costs a bounded number of
+ * calls. */
 static void hostile_words(void)
 {
     static const uint32_t values[] = {0, 1, 2, 3, 4, 5, 0x7fffffff, 0x80000000, 0xffffffff, 65536};

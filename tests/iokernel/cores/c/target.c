@@ -9,8 +9,8 @@
 
 static const struct setting delay = {.policy = "delay", .params = {TARGET}};
 
-/* A frame for the latency application, sent on behalf of the batch one; how long it waits for a core, which the application
- * then has. */
+/* A frame for the latency application, sent on behalf of the batch one; how long it waits for a core, which the
+ * application then has. */
 static uint64_t waits(struct pair *p)
 {
     uint64_t sent = p->w.now;

@@ -1,10 +1,11 @@
-/* Two applications of two kthreads each fight for two cores: real threads, real ports, a running loop, under sanitizers.
+/* Two applications of two kthreads each fight for two cores: real threads, real ports, a running loop, under
+ * sanitizers.
  *
  *   cores_threads SOCKET_PATH SEED MOVES
  *
- * Kthreads get work at random, look at once, late or only when interrupted, park with and without a time limit, and change
- * their minds; signals come that nobody asked for; policies change. Ends when cores have moved MOVES times and all work
- * that was given was done, and so shows that no wake-up is lost. Who owned what: from the log. */
+ * Kthreads get work at random, look at once, late or only when interrupted, park with and without a time limit, and
+ * change their minds; signals come that nobody asked for; policies change. Ends when cores have moved MOVES times and
+ * all work that was given was done, and so shows that no wake-up is lost. Who owned what: from the log. */
 #define CHECK_CONTEXT "(seed %llu; %s)", (unsigned long long)seed, err
 #include "tests/support/c/check.h"
 

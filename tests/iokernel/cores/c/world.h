@@ -1,5 +1,6 @@
-/* An iokernel that manages cores, stepped on a clock of its own, and applications whose kthreads are words that the test
- * writes. Each kthread has a real thread behind it, asleep, so that signals, affinities and demotions go somewhere. */
+/* An iokernel that manages cores, stepped on a clock of its own, and applications whose kthreads are words that the
+ * test writes. Each kthread has a real thread behind it, asleep, so that signals, affinities and demotions go
+ * somewhere. */
 #ifndef CORES_WORLD_H
 #define CORES_WORLD_H
 
@@ -141,7 +142,8 @@ static inline void end_spin(struct kthread *k)
     k->burn_ns = 0;
 }
 
-/* A thread in a call of the kernel that no signal ends (state D): it waits for a child that shares its fate as of vfork(2). */
+/* A thread in a call of the kernel that no signal ends (state D): it waits for a child that shares its fate as of
+ * vfork(2). */
 struct in_call {
     pthread_t thread;
     int32_t tid;
@@ -198,8 +200,8 @@ static inline void end_thread(struct kthread *k)
     if (k->ended)
         return;
     k->ended = true;
-    /* One that was demoted gets a three-hundredth of a busy processor: on a machine full of tests it would take seconds to
-     * end. May fail, without the right to: then it takes them. */
+    /* One that was demoted gets a three-hundredth of a busy processor: on a machine full of tests it would take seconds
+     * to end. May fail, without the right to: then it takes them. */
     sched_setscheduler(k->tid, SCHED_OTHER, &(struct sched_param){0});
     sem_post(&k->may_end);
     pthread_join(k->thread, NULL);
@@ -347,8 +349,8 @@ static inline bool owns(const struct world *w, const struct kthread *k)
     return k->state->cpu >= 0 && w->cores[k->state->cpu].owner == k->slot + 1;
 }
 
-/* k's thread has taken its signal, and sleeps again. A thread of the test that comes before all others of its CPU lends k's
- * its right to it: else both would wait there until the kernel takes the CPU from the test, a second later. */
+/* k's thread has taken its signal, and sleeps again. A thread of the test that comes before all others of its CPU lends
+ * k's its right to it: else both would wait there until the kernel takes the CPU from the test, a second later. */
 static inline void await_rest(const struct kthread *k)
 {
     int policy = sched_getscheduler(0) == SCHED_FIFO ? sched_getscheduler(k->tid) : -1;
@@ -360,7 +362,8 @@ static inline void await_rest(const struct kthread *k)
         CHECK(sched_setscheduler(k->tid, policy, &(struct sched_param){0}) == 0);
 }
 
-/* New owners that were sent the signal have taken it, and sleep again: the clock of the world does not run meanwhile. */
+/* New owners that were sent the signal have taken it, and sleep again: the clock of the world does not run
+ * meanwhile. */
 static inline void settle(struct world *w)
 {
     struct cl_io_cores_stats s;

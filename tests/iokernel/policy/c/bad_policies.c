@@ -1,4 +1,5 @@
-/* Policies that do what a policy must not, for tests/iokernel/policy/test_host.py and tests/iokernel/policy/test_trial.py. */
+/* Policies that do what a policy must not, for tests/iokernel/policy/test_host.py and
+ * tests/iokernel/policy/test_trial.py. */
 #include <corelane/iokernel/policy.h>
 
 #define N (view->n_apps)

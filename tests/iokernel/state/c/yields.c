@@ -1,5 +1,5 @@
-/* When an idle loop yields: now and then while it is alone, at once while somebody shares its CPU and may have been woken,
- * more and more seldom while yields find nobody, and not to who keeps the CPU.
+/* When an idle loop yields: now and then while it is alone, at once while somebody shares its CPU and may have been
+ * woken, more and more seldom while yields find nobody, and not to who keeps the CPU.
  *
  *   yields
  *

@@ -1,5 +1,5 @@
-/* All interleavings by which a TCP connection keeps its member while members of its group come and go, around the switch's
- * own code (iokernel/switch/members.c). Breadth first, every state once.
+/* All interleavings by which a TCP connection keeps its member while members of its group come and go, around the
+ * switch's own code (iokernel/switch/members.c). Breadth first, every state once.
  *
  *   connections_model [mistake]
  *
@@ -15,8 +15,8 @@
  *   - a segment makes at most one hop for each member, and one more;
  *   - only what was asked about is handed on.
  *
- * mistake: 1: the switch forgets who had a slot before; 2: a member resets what it knows nothing of, though it is asked;
- * 3: one that has answered the SYN, too, resets the acknowledgement of the other's answer. Each is found. */
+ * mistake: 1: the switch forgets who had a slot before; 2: a member resets what it knows nothing of, though it is
+ * asked; 3: one that has answered the SYN, too, resets the acknowledgement of the other's answer. Each is found. */
 #include "iokernel/switch/members.h"
 #include "tests/support/c/check.h"
 
@@ -103,7 +103,8 @@ static void make_apps(void)
     }
 }
 
-/* What the slots are depends on who is there and what he has said, three bits a member: they are dealt once for each. */
+/* What the slots are depends on who is there and what he has said, three bits a member: they are dealt once for
+ * each. */
 static struct io_group dealt[1u << 3 * MEMBERS];
 
 static void deal_by_calls(const struct state *s)
@@ -147,8 +148,8 @@ static void set_up(const struct state *s)
     group.before[the_slot] = s->before;
 }
 
-/* Member i is added (JOINED), says something, or is removed (GONE). What comes of the flow's slot depends on the members
- * and on what it was: it is found out once for each. */
+/* Member i is added (JOINED), says something, or is removed (GONE). What comes of the flow's slot depends on the
+ * members and on what it was: it is found out once for each. */
 #define GONE 3
 static struct {
     uint8_t known, slot;

@@ -4,21 +4,21 @@
  *
  *   members_model [mistake]
  *
- * A member: JOIN, then SAY ready (the message is under way), TAKE what is in its ring, SAY draining, and LEAVE: once the
- * iokernel has answered and its ring is empty. It may DIE at any moment. The iokernel takes messages in any order;
+ * A member: JOIN, then SAY ready (the message is under way), TAKE what is in its ring, SAY draining, and LEAVE: once
+ * the iokernel has answered and its ring is empty. It may DIE at any moment. The iokernel takes messages in any order;
  * that of one that replaces the others has these drain, and tells them, which they see later or never. A client sends
  * datagrams of FLOWS flows.
  *
  * What must hold, in every state:
- *   - nothing is delivered to one that is not there, or has been told that nothing comes any more (its drain was answered)
- *     while another is ready;
+ *   - nothing is delivered to one that is not there, or has been told that nothing comes any more (its drain was
+ *     answered) while another is ready;
  *   - who leaves has an empty ring: no request is lost but those that a dead one had;
  *   - while anybody is ready, a frame is for one that is; of two states with the same who are willing each flow has the
  *     same member, and of one that comes or goes only its own flows move;
  *   - ARP reaches all, each once; the port range of a member leads to it.
  *
- * mistake: 1: a member leaves without the answer; 2: before its ring is empty; 3: a replacement that has the others drain
- * before it is ready itself and is answered. Each is found. */
+ * mistake: 1: a member leaves without the answer; 2: before its ring is empty; 3: a replacement that has the others
+ * drain before it is ready itself and is answered. Each is found. */
 #include "iokernel/switch/members.h"
 #include "tests/support/c/check.h"
 

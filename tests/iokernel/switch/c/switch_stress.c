@@ -1,11 +1,12 @@
-/* Applications, loops and a control server in one process, under TSan: frames in all directions, kthreads that park, steal
- * each other's receive queues and are woken, applications that come and go, an iokernel that vanishes and comes back.
- * The server is in C: what an iokernel's control socket needs is runtime/control.h alone.
+/* Applications, loops and a control server in one process, under TSan: frames in all directions, kthreads that park,
+ * steal each other's receive queues and are woken, applications that come and go, an iokernel that vanishes and comes
+ * back. The server is in C: what an iokernel's control socket needs is runtime/control.h alone.
  *
  *   switch_stress SOCKET_PATH FRAMES
  *
- * FRAMES: how many must arrive whole in each life of the iokernel. Two mappings of one arena have different addresses, so
- * TSan sees the private state of both ends; what they share is for tests/iokernel/switch/c/fuzz_rings.c and ring_stress.c. */
+ * FRAMES: how many must arrive whole in each life of the iokernel. Two mappings of one arena have different addresses,
+ * so TSan sees the private state of both ends; what they share is for tests/iokernel/switch/c/fuzz_rings.c and
+ * ring_stress.c. */
 #define CHECK_CONTEXT "(%s)", err
 #include "tests/support/c/check.h"
 

@@ -1,6 +1,6 @@
-/* Frames to an uplink that takes several by one system call: those of an application whose turns end before its frames do leave in
- * large bursts, all and in order; who sends little beside it waits for a few rounds at most; and an uplink without such a call gets
- * what a round brings at its end.
+/* Frames to an uplink that takes several by one system call: those of an application whose turns end before its frames
+ * do leave in large bursts, all and in order; who sends little beside it waits for a few rounds at most; and an uplink
+ * without such a call gets what a round brings at its end.
  *
  *   uplink_gather
  *
@@ -49,7 +49,8 @@ static void send_one(struct app *a, uint32_t number)
     send_to(a, number, arena_world_mac, ARENA_WORLD_IP);
 }
 
-/* Take what has left, of which that of the application `of`, if it is asked for, carries the numbers from `next` on. Returns how many were its own. */
+/* Take what has left, of which that of the application `of`, if it is asked for, carries the numbers from `next` on.
+ * Returns how many were its own. */
 static uint32_t arrived(struct cl_nic *world, const struct app *of, uint32_t next)
 {
     struct cl_frame frames[CL_NIC_BURST];

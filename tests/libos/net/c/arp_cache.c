@@ -173,7 +173,8 @@ static void static_entries_stay(void)
     CHECK(cl_arp_add_static(cache, ip(10), mac_b) == -EBUSY);
 }
 
-/* A flood of forged senders: memory stays bounded, static and pending entries survive, every datagram is accounted for. */
+/* A flood of forged senders: memory stays bounded, static and pending entries survive, every datagram is accounted
+ * for. */
 /* Another link: what is known is asked for anew, what is being asked for goes on, what is static stays. */
 static void forgets(void)
 {

@@ -1,5 +1,5 @@
-/* Memory of bytes: what waits for readers takes up to the bound, then is refused and counted, and all of it comes back; the
- * NIC's buffers do not wait with it, so that another port is served meanwhile. Prints "ok". */
+/* Memory of bytes: what waits for readers takes up to the bound, then is refused and counted, and all of it comes back;
+ * the NIC's buffers do not wait with it, so that another port is served meanwhile. Prints "ok". */
 #include "libos/net/chunk.h"
 #include "pair.h"
 

@@ -1,5 +1,5 @@
-/* Connected sockets and shared ports over a link: who gets a datagram, ICMP errors about what was sent and about what was
- * not, errors that nobody reads, connects at the same time. argv[1]: kthreads. Prints "ok". */
+/* Connected sockets and shared ports over a link: who gets a datagram, ICMP errors about what was sent and about what
+ * was not, errors that nobody reads, connects at the same time. argv[1]: kthreads. Prints "ok". */
 #include "libos/net/netif.h"
 #include "libos/net/queue.h"
 #include "libos/sched/internal.h"

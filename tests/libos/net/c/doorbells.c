@@ -1,5 +1,6 @@
-/* How many doorbells answers take on a NIC whose doorbell is a system call (nic.h, tx_calls): all that a burst answers leaves by
- * one, a lone answer at once, and after a slow request answers leave one by one for a while. One kthread, stepped.
+/* How many doorbells answers take on a NIC whose doorbell is a system call (nic.h, tx_calls): all that a burst answers
+ * leaves by one, a lone answer at once, and after a slow request answers leave one by one for a while. One kthread,
+ * stepped.
  *
  * Usage: doorbells. Prints "ok". */
 #include <corelane/drivers/memory.h>

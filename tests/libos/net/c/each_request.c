@@ -1,5 +1,6 @@
-/* Requests that one runner handles one after another are told apart by the word that says what runs (cl_signals.switches):
- * a quantum that is over is that of one request, not of those before it, and what is meant for one preempts no other.
+/* Requests that one runner handles one after another are told apart by the word that says what runs
+ * (cl_signals.switches): a quantum that is over is that of one request, not of those before it, and what is meant for
+ * one preempts no other.
  *
  * The first request holds the kthread until all others wait, so that one runner handles them in a row.
  *

@@ -1,14 +1,14 @@
 /* All states that some threads of real C code can come to which share memory under locks: sequentially consistent.
  *
- * Each thread has a stack of its own and runs until it is about to do what others can notice: take a lock, look whether one
- * is free, or what the model calls ex_pause for. There the explorer goes on with any thread that can. What
- * the memory regions that the model names (ex_region) and the stacks hold is the state. A state is a number for each stack
- * and one for the numbers of the regions, so that what was seen before is stored once.
+ * Each thread has a stack of its own and runs until it is about to do what others can notice: take a lock, look whether
+ * one is free, or what the model calls ex_pause for. There the explorer goes on with any thread that can. What
+ * the memory regions that the model names (ex_region) and the stacks hold is the state. A state is a number for each
+ * stack and one for the numbers of the regions, so that what was seen before is stored once.
  *
  * A model that defines EX_SHARES_STACKS has threads that write to each other's stacks.
  *
- * For code whose shared words are guarded by locks, or read without one as a hint only. What is to hold with store buffers
- * is explored by tests/iokernel/cores/c/interleave.h. */
+ * For code whose shared words are guarded by locks, or read without one as a hint only. What is to hold with store
+ * buffers is explored by tests/iokernel/cores/c/interleave.h. */
 #ifndef TESTS_LIBOS_EXPLORE_H
 #define TESTS_LIBOS_EXPLORE_H
 

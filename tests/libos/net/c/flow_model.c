@@ -1,13 +1,14 @@
-/* Flows, their ready queues and the order of bursts (libos/net/{flow,ready}.h, {order,ordered,receive,handler}.c), explored:
- * kthreads that poll their queues, take from each other, look whether they may sleep, and run flows, in all interleavings
- * (explore.h) with frames that come. The code is the library's as it is; NIC, pools and handler are the model's.
+/* Flows, their ready queues and the order of bursts (libos/net/{flow,ready}.h, {order,ordered,receive,handler}.c),
+ * explored: kthreads that poll their queues, take from each other, look whether they may sleep, and run flows, in all
+ * interleavings (explore.h) with frames that come. The code is the library's as it is; NIC, pools and handler are the
+ * model's.
  *
  *   flow_model SCENARIO [mutant=N]
  *
- * Shown: a flow's frames are handled in order and by one kthread at a time; a flow is where its state says, once; from every
- * state all frames come to be handled.
- * Not covered: more kthreads and frames than a scenario has; uthreads that go on elsewhere, and frames that are dropped,
- * which flow_order.c has. */
+ * Shown: a flow's frames are handled in order and by one kthread at a time; a flow is where its state says, once; from
+ * every state all frames come to be handled.
+ * Not covered: more kthreads and frames than a scenario has; uthreads that go on elsewhere, and frames that are
+ * dropped, which flow_order.c has. */
 #include "explore.h"
 
 #ifndef FLOW_H

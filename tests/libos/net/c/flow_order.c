@@ -1,5 +1,5 @@
-/* Numbered datagrams of many flows to an ordered handler: those of one flow come in order and one at a time, and none is
- * lost but those that are counted as dropped, while
+/* Numbered datagrams of many flows to an ordered handler: those of one flow come in order and one at a time, and none
+ * is lost but those that are counted as dropped, while
  *
  *   siblings steal        handlers take long now and then, so that their kthread is stuck
  *   handlers block        and go on elsewhere
@@ -7,7 +7,8 @@
  *   kthreads are away     a signal puts each aside for a while, wherever it is: in the middle of a burst, too
  *   others are served     a plain handler gets a part of what comes
  *
- * Usage: flow_order KTHREADS MODE DATAGRAMS SEED. It goes on until flows were stolen. Prints "ok". Run plain and under TSan. */
+ * Usage: flow_order KTHREADS MODE DATAGRAMS SEED. It goes on until flows were stolen. Prints "ok". Run plain and under
+ * TSan. */
 #include <corelane/libos/libos.h>
 #include "libos/net/udp.h"
 #include "libos/sched/internal.h"

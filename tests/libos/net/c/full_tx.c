@@ -1,8 +1,8 @@
-/* Answers to more requests than the NIC's queue holds: the server leaves requests in the NIC until there is room, and loses no
- * answer. A client sends until it is refused for a while before it receives anything, round by round. The server may hold
- * back for CL_NETQ_HOLD_US only, so that a client that stood still for as long makes a round that says nothing: rounds are
- * repeated until WHOLE of them in a row lost nothing. At last the client receives nothing for good: the server goes on, for all of LOST
- * requests, and counts what it loses.
+/* Answers to more requests than the NIC's queue holds: the server leaves requests in the NIC until there is room, and
+ * loses no answer. A client sends until it is refused for a while before it receives anything, round by round. The
+ * server may hold back for CL_NETQ_HOLD_US only, so that a client that stood still for as long makes a round that says
+ * nothing: rounds are repeated until WHOLE of them in a row lost nothing. At last the client receives nothing for good:
+ * the server goes on, for all of LOST requests, and counts what it loses.
  *
  * Usage: full_tx. Prints "ok". Run plain, under ASan and under TSan. */
 #include <corelane/drivers/memory.h>

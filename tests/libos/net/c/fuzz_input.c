@@ -1,7 +1,8 @@
-/* Fuzzing everything that looks at received bytes: parser, ARP cache, ICMP and UDP answers. libFuzzer's entry, and a main of
- * its own with a seeded mutator for compilers without libFuzzer: argv[1] seed, argv[2] frames.
+/* Fuzzing everything that looks at received bytes: parser, ARP cache, ICMP and UDP answers. libFuzzer's entry, and a
+ * main of its own with a seeded mutator for compilers without libFuzzer: argv[1] seed, argv[2] frames.
  *
- * Each input is copied to a block of exactly its size, so that ASan sees one byte too many. What is answered must parse. */
+ * Each input is copied to a block of exactly its size, so that ASan sees one byte too many. What is answered must
+ * parse. */
 #include "libos/net/netif.h"
 
 #include <errno.h>

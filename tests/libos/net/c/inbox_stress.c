@@ -1,5 +1,5 @@
-/* The inbox: one producer, several consumers that take one or many at a time. Every item is taken once, whole, and those of
- * one taker in order. argv[1]: items. Under TSan in `make test-tsan`. */
+/* The inbox: one producer, several consumers that take one or many at a time. Every item is taken once, whole, and
+ * those of one taker in order. argv[1]: items. Under TSan in `make test-tsan`. */
 #include "libos/net/inbox.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* Datagrams of a runtime to itself: by its own address and by 127.0.0.0/8, socket to socket, socket to handler and back, a
- * handler to itself, to a port that nobody has, more than may wait. None reaches the NIC, and the counters balance.
+/* Datagrams of a runtime to itself: by its own address and by 127.0.0.0/8, socket to socket, socket to handler and
+ * back, a handler to itself, to a port that nobody has, more than may wait. None reaches the NIC, and the counters
+ * balance.
  *
  * argv[1]: kthreads. Prints "ok". */
 #include "pair.h"

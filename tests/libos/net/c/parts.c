@@ -1,6 +1,6 @@
-/* Flows in parts (parts.h): while a sibling steals, each kthread works on flows of its own; nothing waits for a thief that has
- * gone, nor for a kthread that does not turn; and one flow alone is worked on by both. Two kthreads, stepped; all requests
- * come by the first one's queue.
+/* Flows in parts (parts.h): while a sibling steals, each kthread works on flows of its own; nothing waits for a thief
+ * that has gone, nor for a kthread that does not turn; and one flow alone is worked on by both. Two kthreads, stepped;
+ * all requests come by the first one's queue.
  *
  * With more kthreads than 0 these run instead, and all requests of bursts are answered, some of which take long.
  *
@@ -114,8 +114,8 @@ static unsigned handled(unsigned k)
     return sum;
 }
 
-/* Each flow is one kthread's, and both have some. Once in a while a poll brings nothing of its kthread's own, and this takes
- * half of what it has put apart. */
+/* Each flow is one kthread's, and both have some. Once in a while a poll brings nothing of its kthread's own, and this
+ * takes half of what it has put apart. */
 static void check_parts(void)
 {
     unsigned strays = 0;

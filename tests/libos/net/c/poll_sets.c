@@ -1,6 +1,6 @@
-/* Poll sets: level and edge, timeouts, errors, several waiters, sockets that are closed while they are waited for, the end of
- * the runtime; and a stress in which many sockets get datagrams from senders that wait for each answer, so that a wake-up
- * that is lost hangs. argv[1]: kthreads; argv[2]: rounds. Prints "ok". */
+/* Poll sets: level and edge, timeouts, errors, several waiters, sockets that are closed while they are waited for, the
+ * end of the runtime; and a stress in which many sockets get datagrams from senders that wait for each answer, so that
+ * a wake-up that is lost hangs. argv[1]: kthreads; argv[2]: rounds. Prints "ok". */
 #include "pair.h"
 
 #include <errno.h>
@@ -171,7 +171,8 @@ static void sender(void *arg)
 static struct cl_udp_socket *mine;
 static uint32_t impatient_over;
 
-/* Waits where nothing may block: told at once that it cannot, or that something is there, also if that comes just then. */
+/* Waits where nothing may block: told at once that it cannot, or that something is there, also if that comes just
+ * then. */
 static void impatient(void *arg)
 {
     struct cl_poll *set;

@@ -1,6 +1,6 @@
-/* Sockets that are closed and opened again while datagrams for them arrive: nothing of one life shows in the next one. Not
- * the post of a late datagram (a reader would wake to no datagram and take the socket for closed), nor a datagram in the hands
- * of a handler that was bound meanwhile to another port.
+/* Sockets that are closed and opened again while datagrams for them arrive: nothing of one life shows in the next one.
+ * Not the post of a late datagram (a reader would wake to no datagram and take the socket for closed), nor a datagram
+ * in the hands of a handler that was bound meanwhile to another port.
  *
  * argv[1]: rounds; argv[2]: kthreads of the receiver. Prints "ok". Run plain, under ASan and under TSan. */
 

@@ -1,6 +1,7 @@
-/* No frame is slept on: one request at a time to some kthread of a runtime whose watch is off, so that a lost wake-up stays lost,
- * while siblings look at each other's NIC queues, take what they find, and go to sleep. A request now and then keeps its kthread
- * busy, and the next, of the same flow, is for a thief. Over the interface of libos/net and the memory link.
+/* No frame is slept on: one request at a time to some kthread of a runtime whose watch is off, so that a lost wake-up
+ * stays lost, while siblings look at each other's NIC queues, take what they find, and go to sleep. A request now and
+ * then keeps its kthread busy, and the next, of the same flow, is for a thief. Over the interface of libos/net and the
+ * memory link.
  *
  * Usage: steal_wake KTHREADS MODE ROUNDS SEED. Prints "ok". Run plain and under TSan. */
 #include <corelane/drivers/memory.h>

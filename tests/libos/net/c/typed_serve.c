@@ -1,9 +1,9 @@
-/* A handler that sorts its requests, from the wire to the reply: every request is answered once, whatever its handler does,
- * and with a quantum a long one lets a short one behind it go first, again and again.
+/* A handler that sorts its requests, from the wire to the reply: every request is answered once, whatever its handler
+ * does, and with a quantum a long one lets a short one behind it go first, again and again.
  *
- * Two runtimes on the ends of a memory link. A client sends a request that runs long, and with it a short, one that sleeps,
- * and one whose type does not exist; the long one ends, with a quantum, only when a later short one was handled.
- * Usage: typed_serve KTHREADS QUANTUM_US ROUNDS. Prints "ok". Run plain, under ASan and under TSan. */
+ * Two runtimes on the ends of a memory link. A client sends a request that runs long, and with it a short, one that
+ * sleeps, and one whose type does not exist; the long one ends, with a quantum, only when a later short one was
+ * handled. Usage: typed_serve KTHREADS QUANTUM_US ROUNDS. Prints "ok". Run plain, under ASan and under TSan. */
 #include <corelane/libos/probe.h>
 
 #include "pair.h"

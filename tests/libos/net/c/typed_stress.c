@@ -1,5 +1,6 @@
-/* Queues by type: their kthread puts and takes by the rule while siblings do. Every entry is taken once, whole, and those of
- * one type in order by each taker. Usage: typed_stress SIBLINGS ENTRIES SEED. Under TSan in `make test-tsan`. */
+/* Queues by type: their kthread puts and takes by the rule while siblings do. Every entry is taken once, whole, and
+ * those of one type in order by each taker. Usage: typed_stress SIBLINGS ENTRIES SEED. Under TSan in `make
+ * test-tsan`. */
 #include "libos/net/typed.h"
 
 #include <pthread.h>

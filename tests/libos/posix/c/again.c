@@ -1,5 +1,5 @@
-/* A program that knows nothing of corelane: sockets that are used once more, or in an order that no program means. It prints
- * the results of its calls; the test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
+/* A program that knows nothing of corelane: sockets that are used once more, or in an order that no program means. It
+ * prints the results of its calls; the test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
  *
  *   again ADDRESS SEQUENCE */
 #include "pairs.h"

@@ -3,9 +3,9 @@
  *
  *   datagram_stress ROUNDS KTHREADS
  *
- * Two threads echo what comes to one socket, by epoll. Clients connect, send, wait by poll or in recv, and close; between
- * that they send to a port that nobody has, and find the error. One thread sends to sockets that others close. At the end
- * nothing of ours is left, and nothing was lost. */
+ * Two threads echo what comes to one socket, by epoll. Clients connect, send, wait by poll or in recv, and close;
+ * between that they send to a port that nobody has, and find the error. One thread sends to sockets that others close.
+ * At the end nothing of ours is left, and nothing was lost. */
 #include "direct.h"
 
 #include <arpa/inet.h>

@@ -2,9 +2,9 @@
  *
  *   echo PORT THREADS each|shared
  *
- * each: the first thread accepts, and gives connections to the others in turn, each of which has an epoll descriptor and
- * waits for edges. shared: all wait on one epoll descriptor, for one event at a time (EPOLLONESHOT). It ends by SIGTERM,
- * and says how many connections it had. */
+ * each: the first thread accepts, and gives connections to the others in turn, each of which has an epoll descriptor
+ * and waits for edges. shared: all wait on one epoll descriptor, for one event at a time (EPOLLONESHOT). It ends by
+ * SIGTERM, and says how many connections it had. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

@@ -2,8 +2,8 @@
  *
  *   first LISTENERS
  *
- * One thread makes the runtime, by a first look at an epoll set; others connect as soon as there is one, each to another
- * of the listeners. Nobody accepts: the connections wait in their queues. */
+ * One thread makes the runtime, by a first look at an epoll set; others connect as soon as there is one, each to
+ * another of the listeners. Nobody accepts: the connections wait in their queues. */
 #include "direct.h"
 
 #include "../../../../libos/posix/socket.h"

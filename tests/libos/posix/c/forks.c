@@ -1,5 +1,5 @@
-/* A program that forks while it has connections: the child says what its calls on them return, and closes them; then the
- * parent goes on with its own. And one that forks before it has any. `forks ADDRESS after|before` */
+/* A program that forks while it has connections: the child says what its calls on them return, and closes them; then
+ * the parent goes on with its own. And one that forks before it has any. `forks ADDRESS after|before` */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

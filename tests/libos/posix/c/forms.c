@@ -1,5 +1,5 @@
-/* A program that knows nothing of corelane: the same calls by libc's other names for them, as compilers and older programs
- * use. It prints the results; the test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
+/* A program that knows nothing of corelane: the same calls by libc's other names for them, as compilers and older
+ * programs use. It prints the results; the test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
  *
  *   forms ADDRESS SEQUENCE */
 #include "pairs.h"

@@ -1,5 +1,5 @@
-/* A program that knows nothing of corelane: calls by which drawn ones (fuzz.c) once returned something else than on Linux'
- * sockets. It prints the results; the test runs it on both, and compares (../test_twin.py).
+/* A program that knows nothing of corelane: calls by which drawn ones (fuzz.c) once returned something else than on
+ * Linux' sockets. It prints the results; the test runs it on both, and compares (../test_twin.py).
  *
  *   found ADDRESS SEQUENCE */
 #include "bound.h"

@@ -1,10 +1,10 @@
-/* A program that knows nothing of corelane: calls on sockets, drawn from a seed, and what each returned. The test runs it
- * on Linux' sockets and on ours (../test_fuzz.py): the same seed, the same lines.
+/* A program that knows nothing of corelane: calls on sockets, drawn from a seed, and what each returned. The test runs
+ * it on Linux' sockets and on ours (../test_fuzz.py): the same seed, the same lines.
  *
  *   fuzz ADDRESS SEED STEPS
  *
- * Each call is made by one of three threads, one at a time. What is drawn: fuzz_streams.h, fuzz_datagrams.h, fuzz_waits.h;
- * what is known of the sockets: fuzz_model.h. Nothing that would wait is called in a way that waits. */
+ * Each call is made by one of three threads, one at a time. What is drawn: fuzz_streams.h, fuzz_datagrams.h,
+ * fuzz_waits.h; what is known of the sockets: fuzz_model.h. Nothing that would wait is called in a way that waits. */
 #include "fuzz_datagrams.h"
 #include "fuzz_streams.h"
 #include "fuzz_waits.h"

@@ -1,5 +1,5 @@
-/* What the program that draws calls knows of its sockets (fuzz.c): both ends of all are of this process, so it knows what is
- * under way. After each call `settle` waits until that has come, so that no result depends on time. */
+/* What the program that draws calls knows of its sockets (fuzz.c): both ends of all are of this process, so it knows
+ * what is under way. After each call `settle` waits until that has come, so that no result depends on time. */
 #ifndef TESTS_LIBOS_POSIX_FUZZ_MODEL_H
 #define TESTS_LIBOS_POSIX_FUZZ_MODEL_H
 
@@ -29,8 +29,8 @@ struct slot {
     enum kind kind;
     int fds[2]; /* its descriptors; the second, a copy, or -1 */
     int peer;   /* the other end's slot; -1: it has none, or is not accepted yet; SLOTS: a port that is nobody's */
-    /* LISTENS: slots that wait to be accepted, or of one that was closed -1 less the bytes that it had written; DATAGRAM:
-     * lengths. First in, first out. */
+    /* LISTENS: slots that wait to be accepted, or of one that was closed -1 less the bytes that it had written;
+     * DATAGRAM: lengths. First in, first out. */
     int queue[QUEUED];
     int n;
     int waits;             /* listener's slot; -1 */

@@ -3,9 +3,9 @@
  *   gathered KTHREADS blocks|computes|goes|each
  *
  * A server's wait tells of all its connections at once; it answers one of them, and then waits, by a lock or by
- * computing, until the peer says that it has the answer. It gathers, is rescued, and learns not to. `goes`: it answers all
- * without a pause, and gathers. `each`: it reads and answers one of many after the other, and gathers more than leave
- * together. */
+ * computing, until the peer says that it has the answer. It gathers, is rescued, and learns not to. `goes`: it answers
+ * all without a pause, and gathers. `each`: it reads and answers one of many after the other, and gathers more than
+ * leave together. */
 #include "direct.h"
 
 #include "../../../../libos/posix/kthreads.h"

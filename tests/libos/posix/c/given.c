@@ -1,5 +1,5 @@
-/* A program that knows nothing of corelane: what is refused on sockets of the dataplane, with a sentence for each. It prints
- * the results of its calls (../test_programs.py).
+/* A program that knows nothing of corelane: what is refused on sockets of the dataplane, with a sentence for each. It
+ * prints the results of its calls (../test_programs.py).
  *
  *   given ADDRESS SEQUENCE */
 #include "pairs.h"

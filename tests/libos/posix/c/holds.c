@@ -1,5 +1,5 @@
-/* A program that knows nothing of corelane: what a connection holds back, and what it is told to do by itself. It prints the
- * results of its calls; the test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
+/* A program that knows nothing of corelane: what a connection holds back, and what it is told to do by itself. It
+ * prints the results of its calls; the test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
  *
  *   holds ADDRESS SEQUENCE
  *

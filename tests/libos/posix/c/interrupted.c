@@ -84,8 +84,8 @@ static int under_way(int s)
     return all - unsent;
 }
 
-/* The peer does not read: there is no room, nor will there be. What is under way makes some when it is acknowledged, and
- * who does that may have to wait for a CPU. */
+/* The peer does not read: there is no room, nor will there be. What is under way makes some when it is acknowledged,
+ * and who does that may have to wait for a CPU. */
 static int of_full(void)
 {
     int s = of_pair();

@@ -1,6 +1,6 @@
-/* A program that knows nothing of corelane: connections that are given up, by connect to nobody or by another shutdown, and
- * what is told of them afterwards. It prints the results; the test runs it on Linux' sockets and on ours, and compares
- * (../test_twin.py).
+/* A program that knows nothing of corelane: connections that are given up, by connect to nobody or by another shutdown,
+ * and what is told of them afterwards. It prints the results; the test runs it on Linux' sockets and on ours, and
+ * compares (../test_twin.py).
  *
  *   left ADDRESS SEQUENCE */
 #include "pairs.h"

@@ -1,5 +1,5 @@
-/* A program that knows nothing of corelane: as many descriptors as there may be. It prints the results of its calls, and
- * numbers; the test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
+/* A program that knows nothing of corelane: as many descriptors as there may be. It prints the results of its calls,
+ * and numbers; the test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
  *
  *   limits ADDRESS SEQUENCE */
 #include "bound.h"

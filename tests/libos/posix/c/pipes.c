@@ -1,5 +1,5 @@
-/* A program that knows nothing of corelane: splice between pipes and TCP sockets. It prints the results of its calls; the test
- * runs it on Linux' sockets and on ours, and compares (../test_twin.py).
+/* A program that knows nothing of corelane: splice between pipes and TCP sockets. It prints the results of its calls;
+ * the test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
  *
  *   pipes ADDRESS SEQUENCE */
 #include "pairs.h"

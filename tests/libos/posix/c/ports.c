@@ -1,5 +1,5 @@
-/* A program that knows nothing of corelane: who has a port, and for how long. It prints the results; the test runs it on
- * Linux' sockets and on ours, and compares (../test_twin.py).
+/* A program that knows nothing of corelane: who has a port, and for how long. It prints the results; the test runs it
+ * on Linux' sockets and on ours, and compares (../test_twin.py).
  *
  *   ports ADDRESS SEQUENCE */
 #include "pairs.h"

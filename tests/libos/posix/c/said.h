@@ -1,5 +1,5 @@
-/* What the programs that are compared say of their calls (calls.c, datagrams.c): one line each, the same whoever's sockets
- * they are. */
+/* What the programs that are compared say of their calls (calls.c, datagrams.c): one line each, the same whoever's
+ * sockets they are. */
 #ifndef TESTS_LIBOS_POSIX_SAID_H
 #define TESTS_LIBOS_POSIX_SAID_H
 

@@ -1,5 +1,5 @@
-/* A program that knows nothing of corelane: sockets of IPv6 that serve IPv4, too. It prints the results of its calls; the
- * test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
+/* A program that knows nothing of corelane: sockets of IPv6 that serve IPv4, too. It prints the results of its calls;
+ * the test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
  *
  *   six ADDRESS SEQUENCE */
 #include "here.h"

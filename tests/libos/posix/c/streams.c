@@ -1,8 +1,9 @@
-/* A program that knows nothing of corelane: stdio on sockets, and calls by libc's rarer names. It prints the results; the
- * test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
+/* A program that knows nothing of corelane: stdio on sockets, and calls by libc's rarer names. It prints the results;
+ * the test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
  *
  *   streams ADDRESS SEQUENCE
- *   streams serve PORT         says to the first who sends a line what it was, and leaves that to exit (../test_servers.py) */
+ *   streams serve PORT         says to the first who sends a line what it was, and leaves that to exit
+ *   (../test_servers.py) */
 #include "pairs.h"
 
 #include <fcntl.h>

@@ -2,9 +2,9 @@
  *
  *   stress ROUNDS KTHREADS
  *
- * An acceptor blocks in accept, and hands each connection to an echo thread by epoll; clients connect, exchange bytes by
- * blocking calls and by poll, and close, some of them with something unread. One thread copies and closes descriptors of
- * a connection that another uses. At the end nothing of ours is left. */
+ * An acceptor blocks in accept, and hands each connection to an echo thread by epoll; clients connect, exchange bytes
+ * by blocking calls and by poll, and close, some of them with something unread. One thread copies and closes
+ * descriptors of a connection that another uses. At the end nothing of ours is left. */
 #include "direct.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
-/* Lost wake-ups of adopted kthreads, whose threads sleep in epoll without a timeout between two pieces of work (wakes.h).
- * Usage: adopt_wake KTHREADS MODE ADOPTED THREADS ROUNDS */
+/* Lost wake-ups of adopted kthreads, whose threads sleep in epoll without a timeout between two pieces of work
+ * (wakes.h). Usage: adopt_wake KTHREADS MODE ADOPTED THREADS ROUNDS */
 #include "adopted.h"
 #include "wakes.h"
 

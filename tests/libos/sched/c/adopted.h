@@ -1,4 +1,5 @@
-/* A thread that drives adopted kthreads as an event loop does: it turns them while they are busy, and sleeps in epoll. */
+/* A thread that drives adopted kthreads as an event loop does: it turns them while they are busy, and sleeps in
+ * epoll. */
 #ifndef TESTS_LIBOS_SCHED_ADOPTED_H
 #define TESTS_LIBOS_SCHED_ADOPTED_H
 

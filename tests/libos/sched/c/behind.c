@@ -1,5 +1,5 @@
-/* A kthread that turns all the time and still falls behind: after some full polls in a row an idle sibling takes frames from its
- * queue, and no more once a poll was not full. Stepped, so that which look sees what is certain. */
+/* A kthread that turns all the time and still falls behind: after some full polls in a row an idle sibling takes frames
+ * from its queue, and no more once a poll was not full. Stepped, so that which look sees what is certain. */
 #include "check.h"
 #include "libos/sched/internal.h"
 

@@ -1,6 +1,6 @@
 /* Cores that an iokernel gives and takes, from the application's side, against words that the test writes: asking, the
- * interrupt in place and with the uthread resumed on a sibling, parking with timers, help, stopping, and an iokernel that
- * dies and comes again.
+ * interrupt in place and with the uthread resumed on a sibling, parking with timers, help, stopping, and an iokernel
+ * that dies and comes again.
  *
  * Usage: aside SCENARIO HOT. */
 #include "churn.h"
@@ -87,8 +87,9 @@ static void first_core(bool hot)
     fake_give(&fake, 1, 0);
     goes_on();
     UNTIL(fake_runs(&fake, 1));
-    /* The other one waits, and has run no uthread. Aside, if what was spawned came between its word and its last look at the
-     * queues: it had work to see then, so it waits as one that has, until it gets a core, whoever did that work. */
+    /* The other one waits, and has run no uthread. Aside, if what was spawned came between its word and its last look
+     * at the queues: it had work to see then, so it waits as one that has, until it gets a core, whoever did that
+     * work. */
     CHECK(fake_is_away(&fake, 0));
     CHECK_EQ(switches_of(0), 0);
     CHECK(switches_of(1) > 0);
@@ -194,7 +195,8 @@ static uint64_t interrupts_of(unsigned k)
     return st.interrupts;
 }
 
-/* Who is interrupted with a spinlock held goes on to its end: the sibling that has the core by then would spin for ever. */
+/* Who is interrupted with a spinlock held goes on to its end: the sibling that has the core by then would spin for
+ * ever. */
 static void holds_lock(bool hot)
 {
     start(2, hot, 0);
@@ -259,9 +261,9 @@ static void churn_round(const uint64_t *expected)
         CHECK_EQ(churned[i], expected[i]);
 }
 
-/* Interruptible code goes on elsewhere, with all its registers: the core goes round among kthreads of which each has lost
- * it in the middle of the computation. Which of them runs what is the machine's to say, so there are rounds until one has
- * gone on with another's. */
+/* Interruptible code goes on elsewhere, with all its registers: the core goes round among kthreads of which each has
+ * lost it in the middle of the computation. Which of them runs what is the machine's to say, so there are rounds until
+ * one has gone on with another's. */
 static void churns(bool hot, bool by_mark)
 {
     uint64_t progress, expected[CHURNERS], interrupts, stolen;
@@ -314,8 +316,8 @@ static void faults(void *arg)
     cl_count(&done, 1);
 }
 
-/* In the handler of another signal, on the uthread's own stack, even code that is marked waits in place: its frame cannot
- * go to another kthread. */
+/* In the handler of another signal, on the uthread's own stack, even code that is marked waits in place: its frame
+ * cannot go to another kthread. */
 static void in_handler(bool hot)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, before;
@@ -417,7 +419,8 @@ static void stop_without_core(bool hot)
     CHECK_EQ(done, 0);
 }
 
-/* The iokernel dies while one waits aside and one is parked: both go on by themselves. The next one manages them again. */
+/* The iokernel dies while one waits aside and one is parked: both go on by themselves. The next one manages them
+ * again. */
 static void death(bool hot, cl_uthread_fn fn)
 {
     start(2, hot, 1);

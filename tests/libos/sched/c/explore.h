@@ -1,8 +1,8 @@
-/* Every interleaving of a few threads, up to a number of preemptions: a program that compiles a file of libos/sched into
- * itself, with its locks and its loads and stores of shared words as points at which another thread may go on.
+/* Every interleaving of a few threads, up to a number of preemptions: a program that compiles a file of libos/sched
+ * into itself, with its locks and its loads and stores of shared words as points at which another thread may go on.
  *
- * One thread runs at a time, so this explores orders of execution, not of memory. THREADS is defined before; the program
- * has thread_run, and calls explore. */
+ * One thread runs at a time, so this explores orders of execution, not of memory. THREADS is defined before; the
+ * program has thread_run, and calls explore. */
 #ifndef TESTS_LIBOS_SCHED_EXPLORE_H
 #define TESTS_LIBOS_SCHED_EXPLORE_H
 

@@ -264,8 +264,8 @@ static inline bool fake_is_away(struct fake *f, unsigned k)
     return fake_is_ceded(f, k) || fake_is_parked(f, k);
 }
 
-/* Have kthread k, whose core was taken, let go of it by the signal. One that comes at the wrong moment does nothing, so there
- * are more; but who gets one after the other gets to nothing else, least of all on a machine that is busy. */
+/* Have kthread k, whose core was taken, let go of it by the signal. One that comes at the wrong moment does nothing, so
+ * there are more; but who gets one after the other gets to nothing else, least of all on a machine that is busy. */
 static inline void fake_interrupt(struct fake *f, unsigned k)
 {
     while (!fake_is_away(f, k)) {

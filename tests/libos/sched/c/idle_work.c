@@ -1,5 +1,5 @@
-/* What may be done at any time is done when nothing else is, a piece at a time: between two pieces the kthread looks for
- * work, and it does not sleep before all of them are done. Usage: idle_work KTHREADS POLL. */
+/* What may be done at any time is done when nothing else is, a piece at a time: between two pieces the kthread looks
+ * for work, and it does not sleep before all of them are done. Usage: idle_work KTHREADS POLL. */
 #include "check.h"
 
 #include <sched.h>

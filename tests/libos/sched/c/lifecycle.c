@@ -1,5 +1,6 @@
-/* Starting and stopping: two schedulers in one process that wake each other's uthreads, a stop that gives up on uthreads which
- * sleep for ever, a child forked while kthreads run, pinning that fails, deleting what was never started. */
+/* Starting and stopping: two schedulers in one process that wake each other's uthreads, a stop that gives up on
+ * uthreads which sleep for ever, a child forked while kthreads run, pinning that fails, deleting what was never
+ * started. */
 #include "check.h"
 
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-/* When a kthread without work lets the CPU go: what it learns of whether work comes soon, as numbers; and that its loop does so,
- * with sched_yield counted and a clock that stands, in one thread. */
+/* When a kthread without work lets the CPU go: what it learns of whether work comes soon, as numbers; and that its loop
+ * does so, with sched_yield counted and a clock that stands, in one thread. */
 #include "check.h"
 
 #include <corelane/libos/complete.h>
@@ -152,8 +152,8 @@ static void loop(void)
         yields_before_work(s, 10);
     CHECK_EQ(yields_before_work(s, 10), 10);
 
-    /* A write that has just begun: no more of it than the scheduler would let go anyhow while it has nothing to do; and between
-     * uthreads not before it has been under way for the time that it takes. */
+    /* A write that has just begun: no more of it than the scheduler would let go anyhow while it has nothing to do; and
+     * between uthreads not before it has been under way for the time that it takes. */
     s->linger_ticks = LONG;
     s->let_go_ticks = LONG;
     kthread->let_go_tsc = cl_tsc() - 2 * LONG;

@@ -1,6 +1,7 @@
-/* A uthread that recurses without end hits the guard below its stack: the process dies of SIGSEGV, not of a neighbour's overwritten
- * stack, and says why; also if its frames are much larger than a page and touched at their far end only. So does one whose
- * single frame is larger than the stack, of a compiler that touches no page of it before. The parent checks all. */
+/* A uthread that recurses without end hits the guard below its stack: the process dies of SIGSEGV, not of a neighbour's
+ * overwritten stack, and says why; also if its frames are much larger than a page and touched at their far end only. So
+ * does one whose single frame is larger than the stack, of a compiler that touches no page of it before. The parent
+ * checks all. */
 #include "check.h"
 
 #include <signal.h>

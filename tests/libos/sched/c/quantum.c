@@ -1,7 +1,7 @@
 /* The quantum: uthreads that run for long let others go first at their probes, and only then.
  *
- * Nothing here hangs on time. A quantum of a nanosecond is over at each probe, one of an hour at none; so the order of what
- * runs is known. A uthread that waits at its probes for one behind it ends only if that one is let run before.
+ * Nothing here hangs on time. A quantum of a nanosecond is over at each probe, one of an hour at none; so the order of
+ * what runs is known. A uthread that waits at its probes for one behind it ends only if that one is let run before.
  *
  * Usage: quantum SCENARIO. */
 #include "fake_iokernel.h"
@@ -233,8 +233,8 @@ static void long_handlers(void)
     cl_sched_delete(sched);
 }
 
-/* What comes while it runs, from a foreign thread or by a timer, goes before the rest of it: it does not wait for another
- * quantum. The clock stands still but for what the test does. */
+/* What comes while it runs, from a foreign thread or by a timer, goes before the rest of it: it does not wait for
+ * another quantum. The clock stands still but for what the test does. */
 static uint64_t now_ns = 1000;
 
 static void timer_spawns(struct cl_timer *timer, void *arg)
@@ -363,7 +363,8 @@ static void attached(void)
     finish();
 }
 
-/* The quantum is the iokernel's, which was configured with one: it tells, and is obeyed; and is not where it may not be. */
+/* The quantum is the iokernel's, which was configured with one: it tells, and is obeyed; and is not where it may not
+ * be. */
 static void runs_long_in_place(void *arg)
 {
     cl_sched_no_switch_enter();

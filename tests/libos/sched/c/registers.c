@@ -1,5 +1,5 @@
-/* What a switch must keep: callee-saved registers, floating-point control words; and the alignment of fresh stacks, which
- * an aligned SSE store checks. Usage: registers KTHREADS MODE */
+/* What a switch must keep: callee-saved registers, floating-point control words; and the alignment of fresh stacks,
+ * which an aligned SSE store checks. Usage: registers KTHREADS MODE */
 #include "check.h"
 
 #include <fenv.h>

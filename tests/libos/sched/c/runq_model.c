@@ -1,5 +1,5 @@
-/* Run queues against a model, one thread: random pushes, pops and steals between two queues; every uthread comes out once
- * and the oldest first. Usage: runq_model SHARED OPERATIONS SEED */
+/* Run queues against a model, one thread: random pushes, pops and steals between two queues; every uthread comes out
+ * once and the oldest first. Usage: runq_model SHARED OPERATIONS SEED */
 #include "check.h"
 #include "libos/sched/runq.h"
 

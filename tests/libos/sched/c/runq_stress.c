@@ -1,5 +1,5 @@
-/* One owner that pushes and pops, thieves that steal: every uthread is taken exactly once, by whomever; and what the owner
- * wrote into it before the push is seen by the taker. Usage: runq_stress THIEVES ITEMS SEED */
+/* One owner that pushes and pops, thieves that steal: every uthread is taken exactly once, by whomever; and what the
+ * owner wrote into it before the push is seen by the taker. Usage: runq_stress THIEVES ITEMS SEED */
 #include "check.h"
 #include "libos/sched/runq.h"
 

@@ -1,5 +1,5 @@
-/* A quantum that is over by the signal, for code without probes, against words that the test writes: what ran for so long
- * is switched away from where it may be, and nothing else is.
+/* A quantum that is over by the signal, for code without probes, against words that the test writes: what ran for so
+ * long is switched away from where it may be, and nothing else is.
  *
  * Nothing here hangs on time: a signal has come when its handler says so.
  *

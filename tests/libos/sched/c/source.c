@@ -1,6 +1,7 @@
-/* A work source: frames from a foreign thread go through queues and inboxes to runners, whose handlers block, yield, compute
- * for long or do nothing. Every frame is handled once; frames behind a long handler are taken over by a sibling; doorbells
- * ring after work; the kthread sleeps in the source's wait. Usage: source KTHREADS MODE FRAMES SEED */
+/* A work source: frames from a foreign thread go through queues and inboxes to runners, whose handlers block, yield,
+ * compute for long or do nothing. Every frame is handled once; frames behind a long handler are taken over by a
+ * sibling; doorbells ring after work; the kthread sleeps in the source's wait. Usage: source KTHREADS MODE FRAMES
+ * SEED */
 #include "check.h"
 
 #include <pthread.h>

@@ -60,9 +60,10 @@ static void root(void *arg)
     CHECK_EQ(executed, nodes(depth));
 }
 
-/* Jobs, all started on one kthread, that keep theirs until each kthread has one: so all others must be woken and steal, one
- * after the other, without any help from the clock. There is no deadline here: how soon a kthread gets a core of a busy
- * machine is not ours, that it is woken at all is, and a wake-up that is lost hangs the program, which its runner ends. */
+/* Jobs, all started on one kthread, that keep theirs until each kthread has one: so all others must be woken and steal,
+ * one after the other, without any help from the clock. There is no deadline here: how soon a kthread gets a core of a
+ * busy machine is not ours, that it is woken at all is, and a wake-up that is lost hangs the program, which its runner
+ * ends. */
 static uint64_t ends;
 
 static bool all_have_one(unsigned n_kthreads)

@@ -1,5 +1,5 @@
-/* A busy scheduler makes no system call: after a warm-up a filter is laid on the kthread that kills the process at any call
- * but write and exit_group, and then every primitive runs some 100 000 times. */
+/* A busy scheduler makes no system call: after a warm-up a filter is laid on the kthread that kills the process at any
+ * call but write and exit_group, and then every primitive runs some 100 000 times. */
 #include "check.h"
 
 #include <linux/audit.h>

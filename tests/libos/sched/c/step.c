@@ -1,5 +1,5 @@
-/* Deterministic mode: the test's own thread is each kthread in turn, time is a variable. A random program gives the same trace
- * for the same seed; timers fire in order and not early; stealing happens between steps. Usage: step SEED */
+/* Deterministic mode: the test's own thread is each kthread in turn, time is a variable. A random program gives the
+ * same trace for the same seed; timers fire in order and not early; stealing happens between steps. Usage: step SEED */
 #include "check.h"
 
 #define TRACE 20000

@@ -1,6 +1,6 @@
-/* Stopping while kthreads go to sleep: whatever moment the stop comes at, one of the kthreads sees that nothing is alive and
- * says so. With the watch off a miss hangs. Where much else runs a round takes some slices of the kernel's: then there
- * are fewer. Usage: stop_race KTHREADS MODE ROUNDS SEED */
+/* Stopping while kthreads go to sleep: whatever moment the stop comes at, one of the kthreads sees that nothing is
+ * alive and says so. With the watch off a miss hangs. Where much else runs a round takes some slices of the kernel's:
+ * then there are fewer. Usage: stop_race KTHREADS MODE ROUNDS SEED */
 #include "check.h"
 
 #include <corelane/runtime/clock.h>

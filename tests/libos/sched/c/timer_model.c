@@ -1,6 +1,6 @@
-/* Every interleaving, up to a number of preemptions, of the code of libos/sched/timer.c on two kthreads that run timers, of
- * their own and each other's, and a thread that cancels. After cancel the timer is in no heap, no callback of it is running,
- * and none begins: what the caller needs to free it. Usage: timer_model PREEMPTIONS
+/* Every interleaving, up to a number of preemptions, of the code of libos/sched/timer.c on two kthreads that run
+ * timers, of their own and each other's, and a thread that cancels. After cancel the timer is in no heap, no callback
+ * of it is running, and none begins: what the caller needs to free it. Usage: timer_model PREEMPTIONS
  *
  * timer.c is compiled into this program: see explore.h. */
 #include "libos/sched/internal.h"

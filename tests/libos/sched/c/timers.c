@@ -1,5 +1,5 @@
-/* Timers: order, cancelling against firing on other kthreads, re-arming from the callback, memory that goes as soon as cancel
- * has returned. Usage: timers KTHREADS MODE ROUNDS SEED */
+/* Timers: order, cancelling against firing on other kthreads, re-arming from the callback, memory that goes as soon as
+ * cancel has returned. Usage: timers KTHREADS MODE ROUNDS SEED */
 #include "check.h"
 
 #define SLOTS 64

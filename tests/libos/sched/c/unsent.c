@@ -1,6 +1,6 @@
-/* Frames that a NIC's full queue did not take, behind a kthread that has nothing else to do: it tries them again while it
- * owns its core, and once it has lost that the iokernel finds in its signals when it is to have one. A sibling that takes
- * its timers meanwhile, which exports what is left of them, leaves that as it is.
+/* Frames that a NIC's full queue did not take, behind a kthread that has nothing else to do: it tries them again while
+ * it owns its core, and once it has lost that the iokernel finds in its signals when it is to have one. A sibling that
+ * takes its timers meanwhile, which exports what is left of them, leaves that as it is.
  *
  * Usage: unsent HOT. */
 #include "fake_iokernel.h"
@@ -86,7 +86,8 @@ static bool waits_for_a_core(unsigned k)
     return fake_is_parked(&fake, k) && due(k) < cl_tsc() && stands_still(k);
 }
 
-/* Take its core while it has nothing to run. If work came just before, it waits with that, and is to have the core back first. */
+/* Take its core while it has nothing to run. If work came just before, it waits with that, and is to have the core back
+ * first. */
 static void take_for_good(unsigned k)
 {
     for (;;) {

@@ -1,7 +1,7 @@
-/* Alarms against a plain model, on a clock that is a variable: an array of deadlines. Random arming, moving, cancelling and
- * removing, from a uthread and from callbacks, with deadlines from the past to the end of time; the clock goes on by
- * nanoseconds and by hours. An alarm is never due early, and never later than a lowest slot and the step of the clock in
- * which that ends, be it its own kthread or a sibling that turns. Usage: wheel_model SEED STEPS */
+/* Alarms against a plain model, on a clock that is a variable: an array of deadlines. Random arming, moving, cancelling
+ * and removing, from a uthread and from callbacks, with deadlines from the past to the end of time; the clock goes on
+ * by nanoseconds and by hours. An alarm is never due early, and never later than a lowest slot and the step of the
+ * clock in which that ends, be it its own kthread or a sibling that turns. Usage: wheel_model SEED STEPS */
 #include "check.h"
 #include <corelane/libos/wheel.h>
 

@@ -1,6 +1,6 @@
-/* Alarms on kthreads that run: objects with a lock each are worked on by whatever uthread gets one, which moves, cancels,
- * removes and frees, while some uthreads keep their kthread long, so that siblings run its wheel. Each deadline is over
- * once, none is early, none is lost. Usage: wheel_stress KTHREADS MODE ROUNDS SEED */
+/* Alarms on kthreads that run: objects with a lock each are worked on by whatever uthread gets one, which moves,
+ * cancels, removes and frees, while some uthreads keep their kthread long, so that siblings run its wheel. Each
+ * deadline is over once, none is early, none is lost. Usage: wheel_stress KTHREADS MODE ROUNDS SEED */
 #include "check.h"
 #include <corelane/libos/wheel.h>
 

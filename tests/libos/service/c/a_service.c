@@ -1,5 +1,5 @@
-/* A service as corelane compile makes it, by hand: for what cl_service_open looks at. ABI, LAYOUT, WORK and CPU say what
- * it was made for; MAGIC, whether it is one. */
+/* A service as corelane compile makes it, by hand: for what cl_service_open looks at. ABI, LAYOUT, WORK and CPU say
+ * what it was made for; MAGIC, whether it is one. */
 #include <corelane/libos/service.h>
 
 #ifndef MAGIC

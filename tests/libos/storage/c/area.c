@@ -1,5 +1,5 @@
-/* An application of an iokernel that opens its storage area over the control socket and has uthreads write to it, in every place
- * once and durably, and read it back, while the iokernel decides who runs.
+/* An application of an iokernel that opens its storage area over the control socket and has uthreads write to it, in
+ * every place once and durably, and read it back, while the iokernel decides who runs.
  * Usage: area SOCKET NAME KTHREADS WRITES */
 #include "../../sched/c/check.h"
 

@@ -1,7 +1,7 @@
-/* Uthreads that read, write and flush a device and wait for it. Each has blocks of its own, which it checks; others of the same
- * kthread compute meanwhile and must not be held up. No watch: a lost completion stays lost, and the alarm ends the program.
- * Usage: io KTHREADS MODE DEVICE ROUNDS SEED [FILE]    DEVICE: memory, fault (late completions), uring, threads
- *        io scenario NAME */
+/* Uthreads that read, write and flush a device and wait for it. Each has blocks of its own, which it checks; others of
+ * the same kthread compute meanwhile and must not be held up. No watch: a lost completion stays lost, and the alarm
+ * ends the program. Usage: io KTHREADS MODE DEVICE ROUNDS SEED [FILE]    DEVICE: memory, fault (late completions),
+ *        uring, threads io scenario NAME */
 #include "../../sched/c/check.h"
 #include "../../sched/c/fake_iokernel.h"
 
@@ -272,8 +272,8 @@ static void scenario_refusals(void)
     cl_blk_close(blk);
 }
 
-/* Where cores are managed: kthread 0 has none when its read is done. The iokernel is asked and sees it in the signals; whoever gets
- * a core then, `to`, collects. Time is a word: the device is late for as long as the test wants. */
+/* Where cores are managed: kthread 0 has none when its read is done. The iokernel is asked and sees it in the signals;
+ * whoever gets a core then, `to`, collects. Time is a word: the device is late for as long as the test wants. */
 static uint64_t managed_now;
 static uint32_t managed_done;
 
@@ -285,8 +285,8 @@ static void managed_read(void *arg)
     cl_store_release(&managed_done, cl_load_relaxed(&managed_done) + 1);
 }
 
-/* Whose core was taken may run on until it looks, and look at its device once more. Who is seen to sleep after that does not get up
- * without a grant. */
+/* Whose core was taken may run on until it looks, and look at its device once more. Who is seen to sleep after that
+ * does not get up without a grant. */
 static void managed_rests(struct fake *fake, unsigned k)
 {
     cl_fence_seq_cst(); /* the owner's word before the look at the park word */
@@ -304,7 +304,8 @@ static void managed_round(struct fake *fake, unsigned to)
     CHECK_EQ(cl_sched_spawn(sched, managed_read, NULL), 0);
     help = cl_load_relaxed(&fake_lines(fake, 0)->help);
     fake_give(fake, 0, 0); /* it may have parked before */
-    /* It sleeps with its queue armed; the device, whose clock is the test's, says "look" at once, as if it were done. */
+    /* It sleeps with its queue armed; the device, whose clock is the test's, says "look" at once, as if it were
+     * done. */
     UNTIL(cl_load_acquire(&signals->storage_done) != cl_load_acquire(&signals->storage_seen));
     UNTIL(cl_load_relaxed(&fake_lines(fake, 0)->help) != help && fake_is_parked(fake, 0));
     fake_take(fake, 0, 0);

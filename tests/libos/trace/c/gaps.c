@@ -1,4 +1,5 @@
-/* Gaps of the machine, on a clock and with counters of the kernel that the test moves: what is told of them, and what is not. */
+/* Gaps of the machine, on a clock and with counters of the kernel that the test moves: what is told of them, and what
+ * is not. */
 #include "libos/trace/trace.h"
 
 #include "tests/support/c/check.h"

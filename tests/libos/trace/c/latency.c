@@ -1,5 +1,5 @@
-/* Latency of services, as a kthread records it and as others are told: how many, of which, and that requests never fall.
- * Usage: latency SEED */
+/* Latency of services, as a kthread records it and as others are told: how many, of which, and that requests never
+ * fall. Usage: latency SEED */
 #include "libos/trace/trace.h"
 #include "runtime/latency.h"
 

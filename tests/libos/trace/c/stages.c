@@ -1,5 +1,5 @@
-/* Requests that are slow for a known reason, by virtual time, and what is written down of them. A client asks the ports of a
- * server once a millisecond; each TENTH request is marked, and then what its port stands for takes DELAY_NS:
+/* Requests that are slow for a known reason, by virtual time, and what is written down of them. A client asks the ports
+ * of a server once a millisecond; each TENTH request is marked, and then what its port stands for takes DELAY_NS:
  *
  *   9001 the handler runs            9004 the one before it in the inbox runs
  *   9002 the handler sleeps          9005 the handler gives way to another uthread, which runs

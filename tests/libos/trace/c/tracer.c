@@ -1,5 +1,5 @@
-/* A tracer on a clock that the test moves: what is drawn, that the slowest of each millisecond are kept, that boundaries
- * rise whatever the stamps say, and that modes change. Usage: tracer SEED */
+/* A tracer on a clock that the test moves: what is drawn, that the slowest of each millisecond are kept, that
+ * boundaries rise whatever the stamps say, and that modes change. Usage: tracer SEED */
 #include "libos/trace/trace.h"
 
 #include "tests/support/c/check.h"
@@ -245,7 +245,8 @@ static void stalls(void)
     CHECK_EQ(got[1].flags, CL_TRACE_STALLED | CL_TRACE_DRAWN);
 }
 
-/* The core was another's while the kthread was parked: told with the first message that waited then, if there is one. */
+/* The core was another's while the kthread was parked: told with the first message that waited then, if there is
+ * one. */
 static void taken(void)
 {
     struct cl_trace_message got[4];

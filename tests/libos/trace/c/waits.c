@@ -1,7 +1,7 @@
 /* What requests and connections wait for on a log and on the network, by virtual time, and what is written down of it.
  *
- * Usage: waits WHAT FILE, where WHAT is log, streams or stalls. Writes all records of the server to FILE, and prints what the
- * client has measured itself, in ns. */
+ * Usage: waits WHAT FILE, where WHAT is log, streams or stalls. Writes all records of the server to FILE, and prints
+ * what the client has measured itself, in ns. */
 #include "tests/libos/storage/log/c/support.h"
 
 #include <corelane/drivers/memory.h>
@@ -150,8 +150,8 @@ static void ask_twice(void *arg)
     over = true;
 }
 
-/* Stalls: the server's answer is lost; the client's request is lost, and what it sends behind it is not; the client reads
- * nothing for a while. */
+/* Stalls: the server's answer is lost; the client's request is lost, and what it sends behind it is not; the client
+ * reads nothing for a while. */
 
 static void serve_stream(void *arg)
 {

@@ -1,12 +1,13 @@
-/* Connections whose bytes come in pieces and whose peer reads in pieces are answered like one that is given all at once.
+/* Connections whose bytes come in pieces and whose peer reads in pieces are answered like one that is given all at
+ * once.
  *
  * conn_pieces ROUNDS SEED. Each round is a script of random commands of one protocol, given to two stores: whole, to a
- * transport that takes everything, in turns without end; and cut anywhere, in turns of few commands, to one that takes as
- * much as chance says. Both answers are equal to
- * the byte, memory held is bounded meanwhile, and none is held in the end. A third store is given garbage: lines that are
- * too long end a connection by how they are cut, so it is not compared.
- * A fourth store's commands are executed elsewhere, later: each is measured, taken away, executed as a datagram would be,
- * and answered when chance says. It is answered like the first; a fifth of its kind is given garbage. */
+ * transport that takes everything, in turns without end; and cut anywhere, in turns of few commands, to one that takes
+ * as much as chance says. Both answers are equal to
+ * the byte, memory held is bounded meanwhile, and none is held in the end. A third store is given garbage: lines that
+ * are too long end a connection by how they are cut, so it is not compared.
+ * A fourth store's commands are executed elsewhere, later: each is measured, taken away, executed as a datagram would
+ * be, and answered when chance says. It is answered like the first; a fifth of its kind is given garbage. */
 #include "apps/kv/binary.h"
 #include "apps/kv/stream/front.h"
 #include "tests/support/c/check.h"

@@ -15,7 +15,8 @@ static void done_at_once(struct cl_raft *raft)
     }
 }
 
-/* Entries 1 and 2 came from a leader that nobody else followed. The next one has the first of them, and committed another second. */
+/* Entries 1 and 2 came from a leader that nobody else followed. The next one has the first of them, and committed
+ * another second. */
 static void commit(void)
 {
     struct cl_raft_config config = {.id = 1, .log_entries = 64, .log_bytes = 32768, .entry_bytes = 1024};
@@ -81,8 +82,9 @@ static bool votes(struct cl_raft *raft, uint8_t flags)
     return granted;
 }
 
-/* A leader did not run for a while, and others asked for pre-votes. One of them hears it again, and then what the other, a candidate by
- * now, had said before to its own pre-vote: no, this is term 2. Or it is started again after that. */
+/* A leader did not run for a while, and others asked for pre-votes. One of them hears it again, and then what the
+ * other, a candidate by now, had said before to its own pre-vote: no, this is term 2. Or it is started again after
+ * that. */
 static void lease(void)
 {
     struct cl_raft_msg heartbeat = {.type = CL_RAFT_APPEND, .from = OLD_LEADER, .to = 2, .term = 1};
@@ -145,8 +147,8 @@ static bool commits_in_a_later_term(const struct cl_raft *raft, uint64_t than)
     return s.role == CL_RAFT_LEADER && s.term > than && s.commit == s.last;
 }
 
-/* Node 1's ticks are as slow, and the others' as fast, as a lease bears: `margin` more of these in election_ticks. It leads, and is cut
- * off, and the others stand as soon as they may. Its ticks come `phase` later than theirs. */
+/* Node 1's ticks are as slow, and the others' as fast, as a lease bears: `margin` more of these in election_ticks. It
+ * leads, and is cut off, and the others stand as soon as they may. Its ticks come `phase` later than theirs. */
 static void outrun(uint64_t election_ticks, uint64_t phase)
 {
     uint64_t margin = election_ticks / 4, slow = election_ticks, fast = election_ticks - margin;
@@ -208,7 +210,8 @@ static uint64_t begin_round(struct cl_raft *raft, uint64_t context)
     return round;
 }
 
-/* The answer to an old round comes when so many reads have begun newer ones that nobody knows any more when that one began. */
+/* The answer to an old round comes when so many reads have begun newer ones that nobody knows any more when that one
+ * began. */
 static void rounds(void)
 {
     enum { MANY = 64 }; /* RAFT_ROUNDS */
@@ -297,7 +300,8 @@ static void append(struct cl_raft *raft, struct cl_raft_msg m, const uint32_t *k
     done_at_once(raft);
 }
 
-/* A fifth voter is to come after entry `index`, which takes another leader's entry there away again: it is four as before. */
+/* A fifth voter is to come after entry `index`, which takes another leader's entry there away again: it is four as
+ * before. */
 static void take_back(struct cl_raft *raft, uint64_t index)
 {
     static const uint32_t fifth[] = {CL_RAFT_MEMBERS}, other[] = {CL_RAFT_NOOP};
@@ -328,8 +332,9 @@ static void rollback(void)
     cl_raft_delete(raft);
 }
 
-/* The first half of a snapshot came from one leader, and the second comes from the next, whose snapshot of the same entry may be of
- * other bytes. The driver says that it has the first half before it hears of the next leader, or after. */
+/* The first half of a snapshot came from one leader, and the second comes from the next, whose snapshot of the same
+ * entry may be of other bytes. The driver says that it has the first half before it hears of the next leader, or
+ * after. */
 static void chunks(void)
 {
     for (int late = 0; late < 2; late++) {

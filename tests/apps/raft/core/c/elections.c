@@ -1,9 +1,10 @@
-/* How long a group is without a leader after its leader died, in virtual time: cores alone with ticks of their own phases, links
- * and disks that take their time. Each run elects a leader, lets it lead for a while, stops it, and looks when the next one is there
- * and how many terms that took. Prints, over all runs: how many needed more than one term, and percentiles of the time in us.
+/* How long a group is without a leader after its leader died, in virtual time: cores alone with ticks of their own
+ * phases, links and disks that take their time. Each run elects a leader, lets it lead for a while, stops it, and looks
+ * when the next one is there and how many terms that took. Prints, over all runs: how many needed more than one term,
+ * and percentiles of the time in us.
  *
- * Usage: elections RUNS SEED NODES LINK_US LINK_SPREAD_US WRITE_US WRITE_SPREAD_US FAST RATIO: the first FAST nodes write RATIO times
- * as fast. */
+ * Usage: elections RUNS SEED NODES LINK_US LINK_SPREAD_US WRITE_US WRITE_SPREAD_US FAST RATIO: the first FAST nodes
+ * write RATIO times as fast. */
 #include "apps/raft/core/raft.h"
 #include "apps/raft/core/wire.h"
 

@@ -1,12 +1,12 @@
-/* How many batches a leader has on their way, in virtual time: three real nodes in memory, links with a delay, and clients at the
- * leader that send at even distances, or one that waits for its answer.
+/* How many batches a leader has on their way, in virtual time: three real nodes in memory, links with a delay, and
+ * clients at the leader that send at even distances, or one that waits for its answer.
  *
- * Usage: pipeline LINK_US GAP_US BATCHES REPLICATE SLOW_PPM SHARED_US   (GAP_US 0: one client that waits; BATCHES, REPLICATE 0:
- * the node's default). SLOW_PPM of the frames with entries take SLOW_NS longer. SHARED_US: the nodes share something that
- * each frame with entries, and each answer to one, takes for so long, one after the other.
- * Prints: commands answered in the measured second, batches that went, those that went ahead of a commit, the most messages
- * with entries on their way to one follower, the longest time to an answer and the mean one in us, and whether the leader
- * sends to a majority first. */
+ * Usage: pipeline LINK_US GAP_US BATCHES REPLICATE SLOW_PPM SHARED_US   (GAP_US 0: one client that waits; BATCHES,
+ * REPLICATE 0: the node's default). SLOW_PPM of the frames with entries take SLOW_NS longer. SHARED_US: the nodes share
+ * something that each frame with entries, and each answer to one, takes for so long, one after the other.
+ * Prints: commands answered in the measured second, batches that went, those that went ahead of a commit, the most
+ * messages with entries on their way to one follower, the longest time to an answer and the mean one in us, and whether
+ * the leader sends to a majority first. */
 #include "apps/raft/node/node.h"
 #include "drivers/random.h"
 

@@ -1,5 +1,5 @@
-/* Three nodes with RESP's engines ahead of their logs, in memory and one thread: frames that arrive at once or not at all, a clock
- * that a tick moves, and clients. */
+/* Three nodes with RESP's engines ahead of their logs, in memory and one thread: frames that arrive at once or not at
+ * all, a clock that a tick moves, and clients. */
 #ifndef CORELANE_TESTS_APPS_RAFT_NODE_C_AHEAD_GROUP_H
 #define CORELANE_TESTS_APPS_RAFT_NODE_C_AHEAD_GROUP_H
 

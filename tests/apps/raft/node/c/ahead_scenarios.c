@@ -1,4 +1,5 @@
-/* What clients of RESP see of three nodes when leadership moves, step by step. Usage: ahead_scenarios NAME, one of those at the end */
+/* What clients of RESP see of three nodes when leadership moves, step by step. Usage: ahead_scenarios NAME, one of
+ * those at the end */
 #include "ahead_group.h"
 
 /* Who follows names the leader; who was elected, and who knows of none, says so. Nothing is done then. */
@@ -43,8 +44,8 @@ static void moved(void)
     end();
 }
 
-/* Between MULTI and EXEC: the connection ends, nothing of it was done, and no other one goes on with it. And after EXEC, at a leader
- * that is cut off: no answer, and none of it is there. */
+/* Between MULTI and EXEC: the connection ends, nothing of it was done, and no other one goes on with it. And after
+ * EXEC, at a leader that is cut off: no answer, and none of it is there. */
 static void multi(void)
 {
     struct member *leader = begin(false);
@@ -73,7 +74,8 @@ static void multi(void)
     end();
 }
 
-/* Who blocks is not served by the next leader, so nothing is lost to it; who was served at a leader that is cut off is not told. */
+/* Who blocks is not served by the next leader, so nothing is lost to it; who was served at a leader that is cut off is
+ * not told. */
 static void blocked(void)
 {
     struct member *leader = begin(false);
@@ -123,8 +125,8 @@ static void watch(void)
     end();
 }
 
-/* With a lease a read takes no message, without one it does. A leader that is cut off answers reads as long as nobody else can lead,
- * and then no more. */
+/* With a lease a read takes no message, without one it does. A leader that is cut off answers reads as long as nobody
+ * else can lead, and then no more. */
 static void lease(void)
 {
     struct member *leader = begin(true);
@@ -177,8 +179,8 @@ static void no_lease(void)
     end();
 }
 
-/* A leader that lost its place and has it again, between two of its turns, notices by the answers: what another one has done
- * meanwhile is not in its engine. */
+/* A leader that lost its place and has it again, between two of its turns, notices by the answers: what another one has
+ * done meanwhile is not in its engine. */
 static void unseen(void)
 {
     struct member *leader = begin(false), *other = &members[leader->id % NODES];

@@ -80,7 +80,8 @@ static struct cl_raft_node *new_leader(struct cl_log *log)
     return node;
 }
 
-/* Node 2, the leader of term 1, has entry `index`: a command of this kind, with this word in the place of its sequence. */
+/* Node 2, the leader of term 1, has entry `index`: a command of this kind, with this word in the place of its
+ * sequence. */
 static void follow(struct cl_raft_node *node, uint64_t index, uint64_t commit, int kind, uint64_t word,
                    uint64_t stamp_ms)
 {

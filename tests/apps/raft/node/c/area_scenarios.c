@@ -68,7 +68,8 @@ static int64_t check_first(void *arg, const uint8_t *command, uint32_t bytes, ui
     return bytes && *command == 'n' ? CL_RAFT_REFUSES : 0;
 }
 
-/* One of three voters, on a log with room for some thirty flushes of one block. Memory is no bound, and an entry goes alone. */
+/* One of three voters, on a log with room for some thirty flushes of one block. Memory is no bound, and an entry goes
+ * alone. */
 static void start(struct member *m, uint32_t id, uint32_t election_ticks)
 {
     struct cl_blk_memory_config memory = {.bytes = 256 << 10, .depth = 16};
@@ -124,7 +125,8 @@ static void ahead(void)
     end(m);
 }
 
-/* Give everybody what is on its way, until nothing is, but for what goes to `deaf`. After each frame who got it writes. */
+/* Give everybody what is on its way, until nothing is, but for what goes to `deaf`. After each frame who got it
+ * writes. */
 static void deliver(uint32_t deaf)
 {
     while (frames_count) {

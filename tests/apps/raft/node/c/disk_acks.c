@@ -1,6 +1,6 @@
-/* What a node takes for durable, on the real log and the node's real side of it (apps/raft/node/disk.c); the rest of the node is stubs that
- * keep what they are told. The device holds back writes of the superblocks, of flushes, or both, so that they are durable in
- * another order than the one in which they were begun.
+/* What a node takes for durable, on the real log and the node's real side of it (apps/raft/node/disk.c); the rest of
+ * the node is stubs that keep what they are told. The device holds back writes of the superblocks, of flushes, or both,
+ * so that they are durable in another order than the one in which they were begun.
  * Usage: disk_acks trim|order */
 #include "apps/raft/node/disk.h"
 

@@ -1,5 +1,6 @@
-/* The store as a state machine: one that did every command, was asked things in between, and one that was now and then made anew
- * from its image, must answer every command alike and be the same by cl_kv_digest. The store is full most of the time.
+/* The store as a state machine: one that did every command, was asked things in between, and one that was now and then
+ * made anew from its image, must answer every command alike and be the same by cl_kv_digest. The store is full most of
+ * the time.
  *
  * Usage: kv_replicas COMMANDS SEED mixed|tiny   (tiny: many small items, buckets that run over) */
 #include "apps/kv/image.h"

@@ -1,5 +1,5 @@
-/* Situations of a node, with its log and its clients, that seeds seldom make, step by step. Usage: node_scenarios NAME, one of those at
- * the end */
+/* Situations of a node, with its log and its clients, that seeds seldom make, step by step. Usage: node_scenarios NAME,
+ * one of those at the end */
 #include "../../c/no_state.h"
 #include "../../c/scenarios.h"
 #include "apps/raft/core/bytes.h"
@@ -31,8 +31,8 @@ static struct cl_log *open_log(struct cl_blk *blk)
     return log;
 }
 
-/* A log of five entries of which the last three, of terms 1, 3 and 3, are not what was committed, and the snapshot that a leader sent:
- * of the first three, the last of which is of term 2. The power fails before the log is cut. */
+/* A log of five entries of which the last three, of terms 1, 3 and 3, are not what was committed, and the snapshot that
+ * a leader sent: of the first three, the last of which is of term 2. The power fails before the log is cut. */
 static void write_log(struct cl_log *log)
 {
     static const uint64_t terms[] = {1, 1, 1, 3, 3};
@@ -160,8 +160,8 @@ static void slot(void)
     cl_raft_node_delete(node);
 }
 
-/* The time of a leader that nobody answers is up when it is asked to read: who waits for a command there is told in that call, and not
- * when the node is polled again. */
+/* The time of a leader that nobody answers is up when it is asked to read: who waits for a command there is told in
+ * that call, and not when the node is polled again. */
 static void asked(void)
 {
     struct cl_raft_node_config config = {

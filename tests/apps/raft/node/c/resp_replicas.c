@@ -1,6 +1,7 @@
-/* Typed values as a state machine: an engine executes drawn commands; what it says goes, in entries of drawn lengths, to a
- * replica that applies all of them, and to one that is now and then made anew from the other's image, also between the
- * pieces of a unit. All three must answer alike. Entries of another epoch, out of turn, or twice must change nothing.
+/* Typed values as a state machine: an engine executes drawn commands; what it says goes, in entries of drawn lengths,
+ * to a replica that applies all of them, and to one that is now and then made anew from the other's image, also between
+ * the pieces of a unit. All three must answer alike. Entries of another epoch, out of turn, or twice must change
+ * nothing.
  *
  * Usage: resp_replicas COMMANDS SEED */
 #include "apps/raft/core/bytes.h"

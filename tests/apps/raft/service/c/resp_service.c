@@ -1,5 +1,5 @@
-/* A Raft node with RESP's port on a kthread: clients that count, block and publish, while another thread reads its counters and
- * state, and asks for what cannot be done. Without a log, or with one on a disk in memory.
+/* A Raft node with RESP's port on a kthread: clients that count, block and publish, while another thread reads its
+ * counters and state, and asks for what cannot be done. Without a log, or with one on a disk in memory.
  * Usage: resp_service LOG(0|1) ROUNDS SEED */
 #include "apps/raft/service/serve.h"
 #include "drivers/blk/fault.h"

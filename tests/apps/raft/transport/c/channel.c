@@ -1,8 +1,8 @@
-/* Two channels and a network between them that loses, doubles, reorders, delays and corrupts datagrams, on a virtual clock; either side
- * dies and comes again. What lasts arrives at most once in all incarnations, whole, and exactly once where neither side gave it up.
- * Usage: channel lossy SEED SEEDS | channel overtaken | channel again | channel wide | channel probed | channel reorders | channel steady |
- * channel begun | channel idle | channel slow | channel cut | channel mended |
- * channel reborn */
+/* Two channels and a network between them that loses, doubles, reorders, delays and corrupts datagrams, on a virtual
+ * clock; either side dies and comes again. What lasts arrives at most once in all incarnations, whole, and exactly once
+ * where neither side gave it up. Usage: channel lossy SEED SEEDS | channel overtaken | channel again | channel wide |
+ * channel probed | channel reorders | channel steady | channel begun | channel idle | channel slow | channel cut |
+ * channel mended | channel reborn */
 #include "apps/raft/core/bytes.h"
 #include "apps/raft/transport/channel.h"
 #include "drivers/random.h"
@@ -262,7 +262,8 @@ static void overtaken(void)
     check_books();
 }
 
-/* What goes again is lost again, twice: each time it goes again when later ones are acknowledged, and no timeout is waited for. */
+/* What goes again is lost again, twice: each time it goes again when later ones are acknowledged, and no timeout is
+ * waited for. */
 static void again(void)
 {
     begin(1);
@@ -284,8 +285,8 @@ static void again(void)
     check_books();
 }
 
-/* A whole window in one go, of which the first, the middle and the last but one are lost: all three go again after a round trip, though the
- * header has bits for 64. */
+/* A whole window in one go, of which the first, the middle and the last but one are lost: all three go again after a
+ * round trip, though the header has bits for 64. */
 static void wide(void)
 {
     begin(1);
@@ -307,7 +308,8 @@ static void wide(void)
     check_books();
 }
 
-/* The last one is lost: nothing overtakes it. A probe brings it, and another if that is lost, before the first timeout. */
+/* The last one is lost: nothing overtakes it. A probe brings it, and another if that is lost, before the first
+ * timeout. */
 static void probed(void)
 {
     begin(1);
@@ -386,7 +388,8 @@ static void begun(void)
     check_books();
 }
 
-/* One way only: a lone frame costs one acknowledgement by itself, a stream one in RAFT_CHANNEL_ACK_EVERY; both ways: none. */
+/* One way only: a lone frame costs one acknowledgement by itself, a stream one in RAFT_CHANNEL_ACK_EVERY; both ways:
+ * none. */
 static void idle(void)
 {
     begin(1);
@@ -433,7 +436,8 @@ static void slow(void)
     check_books();
 }
 
-/* Nobody there: what is sent is kept, then refused, then given up; afterwards new frames arrive. A short cut loses nothing. */
+/* Nobody there: what is sent is kept, then refused, then given up; afterwards new frames arrive. A short cut loses
+ * nothing. */
 static void cut(void)
 {
     begin(1);
@@ -476,8 +480,8 @@ static void cut(void)
     check_books();
 }
 
-/* Who was born anew is told by each of 200 datagrams that it is taken for another, and asks once in a while who that is: a question for
- * each would be answered by each, and each answer be asked about in turn. */
+/* Who was born anew is told by each of 200 datagrams that it is taken for another, and asks once in a while who that
+ * is: a question for each would be answered by each, and each answer be asked about in turn. */
 static void reborn(void)
 {
     begin(1);
@@ -499,8 +503,9 @@ static void reborn(void)
     CHECK(messages[n_messages - 1].arrived == 1, "the last did not arrive");
 }
 
-/* One says a frame of several datagrams each 2 ms, the other a short one each 3 ms that does not last, or nothing. After a cut all
- * that was taken is there within a few round trips, or, if nothing is heard, after the next timeout: no frame waits for another. */
+/* One says a frame of several datagrams each 2 ms, the other a short one each 3 ms that does not last, or nothing.
+ * After a cut all that was taken is there within a few round trips, or, if nothing is heard, after the next timeout: no
+ * frame waits for another. */
 static void mended_after(uint32_t datagram, uint32_t bytes, uint64_t cut_ms, bool heard)
 {
     mtu = datagram;

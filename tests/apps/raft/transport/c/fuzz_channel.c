@@ -1,4 +1,5 @@
-/* Feeds arbitrary bytes to a channel: as datagrams, and as datagrams whose magic, checksum, sender and incarnations are right.
+/* Feeds arbitrary bytes to a channel: as datagrams, and as datagrams whose magic, checksum, sender and incarnations are
+ * right.
  *
  * Under libFuzzer, or by itself: fuzz_channel ROUNDS SEED mutates datagrams of a real channel. */
 #include "apps/raft/core/bytes.h"

@@ -1,5 +1,5 @@
-/* The load generator's client thread over a memory link, an echoing thread a queue at the other end, and a controller that
- * starts, ends and reads runs meanwhile. Usage: loadgen_client QUEUES RATE SPIN RUNS */
+/* The load generator's client thread over a memory link, an echoing thread a queue at the other end, and a controller
+ * that starts, ends and reads runs meanwhile. Usage: loadgen_client QUEUES RATE SPIN RUNS */
 #include "drivers/nic/loadgen/loadgen.h"
 #include <corelane/drivers/memory.h>
 #include "runtime/net.h"

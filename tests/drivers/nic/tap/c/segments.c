@@ -1,6 +1,6 @@
-/* What was put together is taken apart into the same frames; what Linux could not have sent is refused, and never leaves the buffers.
- * Bursts are drawn at random: some frames are alike, some differ in a header, a length or a checksum, and those may not be joined.
- * Usage: tap_segments ROUNDS SEED */
+/* What was put together is taken apart into the same frames; what Linux could not have sent is refused, and never
+ * leaves the buffers. Bursts are drawn at random: some frames are alike, some differ in a header, a length or a
+ * checksum, and those may not be joined. Usage: tap_segments ROUNDS SEED */
 #include "drivers/nic/tap/segments.h"
 
 #include "tests/support/c/check.h"

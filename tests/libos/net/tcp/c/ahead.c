@@ -1,5 +1,5 @@
-/* A listener's `ahead` sees the data of a whole burst, of all connections, before any of these is called with it; not what
- * has no data, and not what is for another port. On a virtual clock, with K kthreads.
+/* A listener's `ahead` sees the data of a whole burst, of all connections, before any of these is called with it; not
+ * what has no data, and not what is for another port. On a virtual clock, with K kthreads.
  *
  * Usage: ahead K. Prints "ok". */
 #include <corelane/drivers/memory.h>

@@ -1,5 +1,5 @@
-/* Attacks on what a connection holds back (TCP_CORK) and asks by itself (keep-alive): what a stranger makes of either is
- * bounded, and who is gone is not kept by what others send in its name (wire.h).
+/* Attacks on what a connection holds back (TCP_CORK) and asks by itself (keep-alive): what a stranger makes of either
+ * is bounded, and who is gone is not kept by what others send in its name (wire.h).
  *
  * argv: the name of a case, a seed, kthreads of the runtime. Prints "ok". */
 #include "bad.h"

@@ -1,7 +1,7 @@
 /* What the stack does for a segment of an attacker, in basic blocks: the attackers of the benchmark (load_steps.h).
  *
- * argv: the attack, 0 for none (then it is requests that are counted); connections of the attacker. Prints the blocks for a
- * segment. */
+ * argv: the attack, 0 for none (then it is requests that are counted); connections of the attacker. Prints the blocks
+ * for a segment. */
 #include "tests/libos/net/tcp/c/load_steps.h"
 
 #define RATE 200000.0

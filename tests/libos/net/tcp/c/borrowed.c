@@ -1,6 +1,6 @@
-/* What a borrowed kthread sends on several connections, on a NIC whose doorbell is a system call: one doorbell a call; none
- * by cl_kthread_borrow_more, and one for all of them by the next call without it, or the next turn. One for all that
- * cl_tcp_call_each calls.
+/* What a borrowed kthread sends on several connections, on a NIC whose doorbell is a system call: one doorbell a call;
+ * none by cl_kthread_borrow_more, and one for all of them by the next call without it, or the next turn. One for all
+ * that cl_tcp_call_each calls.
  *
  * Usage: borrowed. Prints "ok". */
 #include <corelane/drivers/memory.h>

@@ -1,5 +1,5 @@
-/* The event form from outside of its callbacks, by the thread that has adopted the kthread: an own end is chosen, options
- * are set and asked for, and what is written in a turn that the caller asks for comes back.
+/* The event form from outside of its callbacks, by the thread that has adopted the kthread: an own end is chosen,
+ * options are set and asked for, and what is written in a turn that the caller asks for comes back.
  *
  * Usage: called. Prints "ok". */
 #include <corelane/drivers/memory.h>

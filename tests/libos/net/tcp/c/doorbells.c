@@ -1,6 +1,6 @@
-/* How many doorbells the answers of connections take on a NIC whose doorbell is a system call (nic.h, tx_calls): each connection's
- * turn is a request, so all that come together are answered by one, however long they take together; after a turn that is
- * slow itself, answers leave one by one for a while. On a virtual clock, which turns move.
+/* How many doorbells the answers of connections take on a NIC whose doorbell is a system call (nic.h, tx_calls): each
+ * connection's turn is a request, so all that come together are answered by one, however long they take together; after
+ * a turn that is slow itself, answers leave one by one for a while. On a virtual clock, which turns move.
  *
  * Usage: doorbells. Prints "ok". */
 #include <corelane/drivers/memory.h>

@@ -1,10 +1,10 @@
-/* Our TCP and lwIP's, over a wire in memory and on a virtual clock: both sides open, write, read late, half-close, close
- * and reset at any time; the wire loses, doubles, delays, overtakes, flips bits, makes data urgent, shrinks windows, says
- * old bytes again with other content, and makes segments up.
+/* Our TCP and lwIP's, over a wire in memory and on a virtual clock: both sides open, write, read late, half-close,
+ * close and reset at any time; the wire loses, doubles, delays, overtakes, flips bits, makes data urgent, shrinks
+ * windows, says old bytes again with other content, and makes segments up.
  *
  * A byte that a user gets is the one that was written there, always. In a round in which nobody resets, and the wire
- * makes nothing up, all bytes come, and both ends hear of the end. After each round nothing is left of it: no memory, no
- * connection, on either side.
+ * makes nothing up, all bytes come, and both ends hear of the end. After each round nothing is left of it: no memory,
+ * no connection, on either side.
  *
  * A round follows from its seed alone. argv: seed of the first, rounds. SHOW=1 prints segments. Prints "ok". */
 #include "tests/libos/net/tcp/c/fuzz_lwip_users.h"

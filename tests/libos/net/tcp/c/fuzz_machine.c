@@ -2,8 +2,8 @@
  * that write, stop, read late, close and abort at any time, hosts without memory or buffers. After each turn a
  * connection is what it must be; in the end nothing is left: no memory, and none that outlives its timers.
  *
- * argv: seed, rounds, steps in each, and perhaps whether segments are predicted (1) or not (0). Prints "ok", or in the last
- * case a hash of all that left. */
+ * argv: seed, rounds, steps in each, and perhaps whether segments are predicted (1) or not (0). Prints "ok", or in the
+ * last case a hash of all that left. */
 #include "world.h"
 
 #include "libos/net/icmp.h"

@@ -1,5 +1,6 @@
-/* A connection that has a home (cl_stream_set_home). One thread turns two adopted kthreads, which steal nothing: what comes
- * by the queue of the one is told of at the home alone, which is woken for it; in order, wherever the home is meanwhile.
+/* A connection that has a home (cl_stream_set_home). One thread turns two adopted kthreads, which steal nothing: what
+ * comes by the queue of the one is told of at the home alone, which is woken for it; in order, wherever the home is
+ * meanwhile.
  *
  * Usage: homes SEED. Prints "ok". */
 #include <corelane/drivers/memory.h>

@@ -1,6 +1,6 @@
-/* The load of the benchmarks (drivers/nic/tcpload) against the echo of a runtime, on a virtual clock, with the work of the
- * stack counted in basic blocks of its code (-fsanitize-coverage=trace-pc, see test_attacks.py): these are the same on each
- * machine. */
+/* The load of the benchmarks (drivers/nic/tcpload) against the echo of a runtime, on a virtual clock, with the work of
+ * the stack counted in basic blocks of its code (-fsanitize-coverage=trace-pc, see test_attacks.py): these are the same
+ * on each machine. */
 #ifndef TESTS_LIBOS_TCP_LOAD_STEPS_H
 #define TESTS_LIBOS_TCP_LOAD_STEPS_H
 

@@ -1,5 +1,5 @@
-/* A made-up peer for loss recovery, case by case: it acknowledges what the case wants, at times to the nanosecond. Host A
- * opens to host B and sends; after that B is mute, and the case speaks for it. A round trip is 20 us. */
+/* A made-up peer for loss recovery, case by case: it acknowledges what the case wants, at times to the nanosecond. Host
+ * A opens to host B and sends; after that B is mute, and the case speaks for it. A round trip is 20 us. */
 #ifndef TESTS_LIBOS_TCP_RECOVER_H
 #define TESTS_LIBOS_TCP_RECOVER_H
 

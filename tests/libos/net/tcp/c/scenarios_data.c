@@ -124,7 +124,8 @@ static void window_update_is_lost(void)
     world_run(SECOND);
 }
 
-/* What comes late, or again, may have an old number and the newest acknowledgement: its window is the one that counts. */
+/* What comes late, or again, may have an old number and the newest acknowledgement: its window is the one that
+ * counts. */
 static void late_data_brings_the_window(void)
 {
     static uint8_t data[40000];
@@ -149,7 +150,8 @@ static void late_data_brings_the_window(void)
     world_run(SECOND);
 }
 
-/* A window far below the largest waits for a time-out once. The peer's memory has become less, so the next one does not. */
+/* A window far below the largest waits for a time-out once. The peer's memory has become less, so the next one does
+ * not. */
 static void window_has_become_small(void)
 {
     static uint8_t data[40000];
@@ -225,7 +227,8 @@ static void nagle_waits(void)
     world_run(SECOND);
 }
 
-/* What does not fill a segment waits under a cork: until it is off, or no more than 200 ms and what a round trip adds. */
+/* What does not fill a segment waits under a cork: until it is off, or no more than 200 ms and what a round trip
+ * adds. */
 static void cork_holds(void)
 {
     static uint8_t data[3 * 1448 + 100];

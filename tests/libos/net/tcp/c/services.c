@@ -5,8 +5,8 @@
  *   source  takes a line with a decimal number, and sends so many bytes of the pattern
  *   http    answers the end of each request with 1 KiB; connections stay open
  *
- * A port offers one (services_listen), or connections that we open are one (services_open); a source has its number from
- * the start then. Threads: callbacks on any kthread; the calls from outside come from one thread. */
+ * A port offers one (services_listen), or connections that we open are one (services_open); a source has its number
+ * from the start then. Threads: callbacks on any kthread; the calls from outside come from one thread. */
 #include <corelane/libos/libos.h>
 
 #include <errno.h>

@@ -1,13 +1,13 @@
-/* Sockets, their waiters and poll sets (libos/net/{poll,socket,queue}.c, tcp/{sockets,visits,stream,accept}.c), explored: two
- * uthreads that use a socket, and a kthread that brings what comes for it, in all interleavings (explore.h). The code is
- * the library's as it is; connections, semaphores and flows' turns are the model's.
+/* Sockets, their waiters and poll sets (libos/net/{poll,socket,queue}.c, tcp/{sockets,visits,stream,accept}.c),
+ * explored: two uthreads that use a socket, and a kthread that brings what comes for it, in all interleavings
+ * (explore.h). The code is the library's as it is; connections, semaphores and flows' turns are the model's.
  *
  *   sockets_model SCENARIO [mutant=N]
  *
  * Shown: from every state all that has come is taken, so nobody who waits, or was told of an edge, is forgotten; nobody
  * sleeps on when a socket has ended; two never work on one connection.
- * Not covered: more uthreads and bytes than a scenario has; a semaphore's order of waiters, since the model's lets anyone
- * through. */
+ * Not covered: more uthreads and bytes than a scenario has; a semaphore's order of waiters, since the model's lets
+ * anyone through. */
 #include "sockets_model.h"
 
 #undef CL_UDP_PORTS

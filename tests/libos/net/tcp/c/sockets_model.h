@@ -1,5 +1,5 @@
-/* The world of sockets_model.c: what its scenarios are, the state, and semaphores, connections and calls of the library as
- * the model has them. */
+/* The world of sockets_model.c: what its scenarios are, the state, and semaphores, connections and calls of the library
+ * as the model has them. */
 #ifndef TESTS_TCP_SOCKETS_MODEL_H
 #define TESTS_TCP_SOCKETS_MODEL_H
 

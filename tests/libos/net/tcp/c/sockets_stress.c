@@ -1,6 +1,7 @@
 /* Stream sockets under stress: many uthreads on several kthreads that steal, each waiting for an answer to what it
- * sent, so that a wake-up or a visit that is lost hangs; several uthreads in one socket; short time-outs; connections whose
- * home changes; sockets that are closed under readers. argv: kthreads, clients, connections of each, seed. Prints "ok". */
+ * sent, so that a wake-up or a visit that is lost hangs; several uthreads in one socket; short time-outs; connections
+ * whose home changes; sockets that are closed under readers. argv: kthreads, clients, connections of each, seed. Prints
+ * "ok". */
 #include "tests/libos/net/c/pair.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* Two hosts send each other bytes through a bad network: all come, once and in order, both ends end, and no memory is
  * left. Writes and reads are of random sizes; readers pause; buffers are small or the pool is; one side half-closes.
  *
- * argv: seed, bytes, loss, twice, late (in 1/1000), delay in us, chunks of each host, rounds, and perhaps whether segments
- * are predicted (1) or not (0). Prints "ok", or in the last case a hash of all that left. */
+ * argv: seed, bytes, loss, twice, late (in 1/1000), delay in us, chunks of each host, rounds, and perhaps whether
+ * segments are predicted (1) or not (0). Prints "ok", or in the last case a hash of all that left. */
 #include "world.h"
 
 #define LEASES 40

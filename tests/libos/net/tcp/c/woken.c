@@ -1,6 +1,6 @@
-/* cl_tcp_wake: a hub on which each byte that somebody sends goes to everybody. The hub's connections are woken by whoever
- * works on another one, while they are idle, ready, or worked on; what was to be told is told, and once they are over
- * nobody wakes them. Callbacks wait for a lock, and write when they have it, perhaps on another kthread.
+/* cl_tcp_wake: a hub on which each byte that somebody sends goes to everybody. The hub's connections are woken by
+ * whoever works on another one, while they are idle, ready, or worked on; what was to be told is told, and once they
+ * are over nobody wakes them. Callbacks wait for a lock, and write when they have it, perhaps on another kthread.
  *
  * argv: kthreads of each runtime, connections, bytes that each sends. Prints "ok". */
 #include "tests/libos/net/c/pair.h"

@@ -1,6 +1,7 @@
-/* Logs that are opened again, and readers of one that changes, in the rare states that random runs do not meet: a flush that another writer
- * could have made, what was given up by a cut, a block of zeros that cannot be read, a ring that grows where it just ended, a truncation
- * under a read, a format of another version. argv: seed, then forged, cut, zeros, grown, read, stale or version. */
+/* Logs that are opened again, and readers of one that changes, in the rare states that random runs do not meet: a flush
+ * that another writer could have made, what was given up by a cut, a block of zeros that cannot be read, a ring that
+ * grows where it just ended, a truncation under a read, a format of another version. argv: seed, then forged, cut,
+ * zeros, grown, read, stale or version. */
 #include "libos/storage/log/internal.h"
 #include "records.h"
 
@@ -47,8 +48,8 @@ static void forged(void)
     }
 }
 
-/* Of a closed log that was opened again the newer superblock rots, so the older one knows nothing of the epoch of what follows. That is
- * given up, and does not come back behind what is then appended. */
+/* Of a closed log that was opened again the newer superblock rots, so the older one knows nothing of the epoch of what
+ * follows. That is given up, and does not come back behind what is then appended. */
 static void cut(void)
 {
     struct cl_blk *disk = fresh(21);
@@ -114,8 +115,8 @@ static void zeros(void)
     cl_blk_close(disk);
 }
 
-/* The area grows when the last flush ended so close to the end of the ring that the next one was to begin at the ring's beginning. Before it
- * takes an append both superblocks know of the new end, and what is appended is found. */
+/* The area grows when the last flush ended so close to the end of the ring that the next one was to begin at the ring's
+ * beginning. Before it takes an append both superblocks know of the new end, and what is appended is found. */
 static void grown(void)
 {
     uint64_t less = AREA - 65536;
@@ -215,8 +216,8 @@ static void stale(void)
     cl_blk_close(disk);
 }
 
-/* A superblock that is whole and of a version that we do not know: whichever it is and whatever the other one says, nobody opens the log, not even
- * to look at it, and nothing is written. */
+/* A superblock that is whole and of a version that we do not know: whichever it is and whatever the other one says,
+ * nobody opens the log, not even to look at it, and nothing is written. */
 static void foreign_version(void)
 {
     static const uint32_t versions[] = {0, CL_LOG_VERSION_COPIES + 1, UINT32_MAX};

@@ -1,5 +1,5 @@
-/* What the device says was acknowledged, and when it says so: not while appends follow each other, after a pause, also beside a write that
- * hangs; and that no append waits for it. On a virtual clock; argv: seed. */
+/* What the device says was acknowledged, and when it says so: not while appends follow each other, after a pause, also
+ * beside a write that hangs; and that no append waits for it. On a virtual clock; argv: seed. */
 #include "support.h"
 
 #define AREA (1u << 20)
@@ -51,7 +51,8 @@ static uint32_t tail_if_last_rots(struct cl_log *log)
     return report.tail;
 }
 
-/* The loop of a busy writer: nothing is written but his flushes, and each says that the one before it was acknowledged. */
+/* The loop of a busy writer: nothing is written but his flushes, and each says that the one before it was
+ * acknowledged. */
 static void busy_writer(struct cl_log *log)
 {
     struct cl_log_op op;

@@ -1,6 +1,6 @@
-/* A uthread that waits for an append gives its core away, and gets it back when the record is durable: two applications of an iokernel
- * that has one core for them. One appends to a log whose device takes 20 ms a write, the other computes whenever it is let.
- * Usage: log_cores SOCKET SEED KTHREADS */
+/* A uthread that waits for an append gives its core away, and gets it back when the record is durable: two applications
+ * of an iokernel that has one core for them. One appends to a log whose device takes 20 ms a write, the other computes
+ * whenever it is let. Usage: log_cores SOCKET SEED KTHREADS */
 #include "support.h"
 
 #include <corelane/libos/runtime.h>

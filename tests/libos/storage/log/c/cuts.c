@@ -1,4 +1,5 @@
-/* Every sector-wise cut of a run and subsets of what was in flight, by the loop behind `corelane bench log`. argv: seed, appends, flushes in flight. */
+/* Every sector-wise cut of a run and subsets of what was in flight, by the loop behind `corelane bench log`. argv:
+ * seed, appends, flushes in flight. */
 #include "bench/log/cuts.h"
 
 #include <stdio.h>

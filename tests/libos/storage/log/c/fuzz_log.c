@@ -1,8 +1,9 @@
-/* Fuzzing recovery: an area whose bytes are anybody's. libFuzzer's entry, and a main of its own with a seeded mutator for compilers without
- * libFuzzer: argv[1] seed, argv[2] inputs.
+/* Fuzzing recovery: an area whose bytes are anybody's. libFuzzer's entry, and a main of its own with a seeded mutator
+ * for compilers without libFuzzer: argv[1] seed, argv[2] inputs.
  *
- * An input is a list of patches to a good area: 3 bytes of where, 1 of how many, the bytes. If its first byte is odd the checksums are made
- * right again afterwards, so that what lies behind them is reached. Whatever is opened must be readable to its end, and go on. */
+ * An input is a list of patches to a good area: 3 bytes of where, 1 of how many, the bytes. If its first byte is odd
+ * the checksums are made right again afterwards, so that what lies behind them is reached. Whatever is opened must be
+ * readable to its end, and go on. */
 #include "support.h"
 
 #include "libos/storage/log/internal.h"

@@ -1,5 +1,5 @@
-/* A log whose area grows, again and again, wherever its head and end lie: what it holds stays, the new space is used, and a power cut right
- * after the growth, or before it is durable, loses nothing. argv: seed. */
+/* A log whose area grows, again and again, wherever its head and end lie: what it holds stays, the new space is used,
+ * and a power cut right after the growth, or before it is durable, loses nothing. argv: seed. */
 #include "support.h"
 
 #define MOST (4u << 20)

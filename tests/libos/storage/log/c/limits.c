@@ -1,10 +1,10 @@
-/* A log at its limits: a full area, many laps, a device without space, more votes than room, what may not be asked for, and what is free only
- * when both superblocks say so. argv: seed, then full, votes, no_space, reserve, ranges, freed, snapshots, behind, emptied, garbage, churn, read_on,
- * version, given_up, hurried or older. */
+/* A log at its limits: a full area, many laps, a device without space, more votes than room, what may not be asked for,
+ * and what is free only when both superblocks say so. argv: seed, then full, votes, no_space, reserve, ranges, freed,
+ * snapshots, behind, emptied, garbage, churn, read_on, version, given_up, hurried or older. */
 #include "records.h"
 
-/* A device that has no space: the log has failed, and does not look like one that is full and wants to be trimmed, whichever of its writes
- * it was. */
+/* A device that has no space: the log has failed, and does not look like one that is full and wants to be trimmed,
+ * whichever of its writes it was. */
 static void no_space(void)
 {
     for (unsigned super = 0; super < 2; super++) {
@@ -72,8 +72,8 @@ static void full(void)
     printf("%u laps, %llu records\n", laps, (unsigned long long)next);
 }
 
-/* Far more votes than the area has room for, and no record that may be trimmed: each is durable and in order with what is around it,
- * survives the loss of either superblock, and leaves room for records. */
+/* Far more votes than the area has room for, and no record that may be trimmed: each is durable and in order with what
+ * is around it, survives the loss of either superblock, and leaves room for records. */
 static void votes(void)
 {
     struct cl_blk *disk = fresh(5);
@@ -234,7 +234,8 @@ static void emptied(void)
     }
 }
 
-/* Records that are kept, and others that come and are truncated, each in a flush of its own: many times what the ring holds. */
+/* Records that are kept, and others that come and are truncated, each in a flush of its own: many times what the ring
+ * holds. */
 static void garbage(void)
 {
     static const uint64_t keeps[] = {0, 1, 20, 300};
@@ -275,7 +276,8 @@ static void garbage(void)
     }
 }
 
-/* Appended, truncated, trimmed and voted at random, such that what is kept takes half of the ring at most: it is never full. */
+/* Appended, truncated, trimmed and voted at random, such that what is kept takes half of the ring at most: it is never
+ * full. */
 static void churn(void)
 {
     struct cl_blk *disk = fresh(17);
@@ -409,8 +411,8 @@ static void check_all(struct hurry *h)
     cl_log_cursor_close(c);
 }
 
-/* Rings of few flushes, and of more, on a disk that takes its time, while what was asked for is not waited for. What is kept takes a third of the
- * ring at most, so it is never full, not for a moment either. */
+/* Rings of few flushes, and of more, on a disk that takes its time, while what was asked for is not waited for. What is
+ * kept takes a third of the ring at most, so it is never full, not for a moment either. */
 static void hurried(void)
 {
     static struct hurry h;
@@ -447,7 +449,8 @@ static void hurried(void)
     }
 }
 
-/* Truncate at the end again and again, which takes a block each time, until something was copied and no longer: that waits to be sent. */
+/* Truncate at the end again and again, which takes a block each time, until something was copied and no longer: that
+ * waits to be sent. */
 static void until_copied(struct cl_log *log)
 {
     struct cl_log_op op = {0};
@@ -462,7 +465,8 @@ static void until_copied(struct cl_log *log)
     }
 }
 
-/* A program that does not know copies must not open a log that has some: both superblocks say so before the first is written. */
+/* A program that does not know copies must not open a log that has some: both superblocks say so before the first is
+ * written. */
 static void version(void)
 {
     struct cl_blk *memory = fresh(19);
@@ -538,7 +542,8 @@ static void whole_without_either(struct cl_blk *memory, uint64_t acknowledged)
     }
 }
 
-/* A full log is trimmed, and somebody appends as soon as he may: nothing that the older superblock needs is written over. */
+/* A full log is trimmed, and somebody appends as soon as he may: nothing that the older superblock needs is written
+ * over. */
 static void freed(void)
 {
     struct cl_blk *memory = fresh(12);
@@ -577,7 +582,8 @@ static void freed(void)
     cl_blk_close(disk);
 }
 
-/* Until both superblocks name a snapshot the next one is not begun: its place is that of the one before, which one of them still names. */
+/* Until both superblocks name a snapshot the next one is not begun: its place is that of the one before, which one of
+ * them still names. */
 static void snapshots(void)
 {
     struct cl_blk *memory = memory_disk(AREA);

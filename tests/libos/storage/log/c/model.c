@@ -1,8 +1,8 @@
-/* The log against a model that is an array: random appends, truncations, restarts, votes, trims and snapshots on a bad disk, with a
- * power cut, or an end of the process alone, now and then, before which writes may have failed. After each the log must be what it
- * was after some number of the operations, at least those that had been acknowledged, and be at least that from then on.
- * argv: seed, steps, bytes of the area, flushes in flight; churn: what is kept is little, and much is truncated, so that
- * the log is re-packed again and again. */
+/* The log against a model that is an array: random appends, truncations, restarts, votes, trims and snapshots on a bad
+ * disk, with a power cut, or an end of the process alone, now and then, before which writes may have failed. After each
+ * the log must be what it was after some number of the operations, at least those that had been acknowledged, and be at
+ * least that from then on. argv: seed, steps, bytes of the area, flushes in flight; churn: what is kept is little, and
+ * much is truncated, so that the log is re-packed again and again. */
 #include "support.h"
 
 #define MAX_OPS 4096

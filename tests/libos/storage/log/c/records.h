@@ -1,4 +1,5 @@
-/* A small area, and records whose content follows from their index: what tests of a log's damage and of its limits have in common. */
+/* A small area, and records whose content follows from their index: what tests of a log's damage and of its limits have
+ * in common. */
 #ifndef TESTS_LIBOS_STORAGE_C_LOG_RECORDS_H
 #define TESTS_LIBOS_STORAGE_C_LOG_RECORDS_H
 

@@ -1,5 +1,5 @@
-/* A log whose writes fail, which is opened again by another process before the power goes: what it has then is there after the loss of power
- * as well. A failed write may be read back though it is not durable.
+/* A log whose writes fail, which is opened again by another process before the power goes: what it has then is there
+ * after the loss of power as well. A failed write may be read back though it is not durable.
  * Usage: log_reopened SEED SCENARIO    appends or superblocks: what fails */
 #include "support.h"
 

@@ -1,6 +1,6 @@
-/* What a log makes of a device that is not as it left it: a bit flipped at every byte, leftovers of other logs and of earlier epochs, a
- * superblock lost at the moment of an acknowledgement. argv: seed, then flips, closed, confirmed, unreadable, leftovers, gap, reopened,
- * copied or acknowledged; of how many bytes one is flipped. */
+/* What a log makes of a device that is not as it left it: a bit flipped at every byte, leftovers of other logs and of
+ * earlier epochs, a superblock lost at the moment of an acknowledgement. argv: seed, then flips, closed, confirmed,
+ * unreadable, leftovers, gap, reopened, copied or acknowledged; of how many bytes one is flipped. */
 #include "records.h"
 
 #define RECORDS 40
@@ -77,7 +77,8 @@ static int64_t attempt(struct cl_blk *disk, uint64_t at, enum leave leave)
     return -1;
 }
 
-/* After a pause, which confirms what was acknowledged last, only what that is about is tried: superblocks and the last flushes. */
+/* After a pause, which confirms what was acknowledged last, only what that is about is tried: superblocks and the last
+ * flushes. */
 static void flips(enum leave leave)
 {
     struct cl_blk *disk = fresh(77);
@@ -170,8 +171,8 @@ static void one_unreadable(struct cl_blk *disk, uint64_t block, uint64_t first, 
     drop(log);
 }
 
-/* Each block in turn cannot be read: what lies behind the end of a log that was closed does not matter, right behind the end of
- * one that was not there might have been more. */
+/* Each block in turn cannot be read: what lies behind the end of a log that was closed does not matter, right behind
+ * the end of one that was not there might have been more. */
 static void unreadable(void)
 {
     for (enum leave leave = ABRUPTLY; leave <= CONFIRMED; leave++) {
@@ -249,8 +250,8 @@ static void leftovers(void)
     cl_blk_close(disk);
 }
 
-/* Two flushes in flight at a power cut, of which only the second was stored. What is then written in place of the first must not bring
- * the second back. */
+/* Two flushes in flight at a power cut, of which only the second was stored. What is then written in place of the first
+ * must not bring the second back. */
 static void gap(void)
 {
     struct cl_blk *memory = fresh(3);
@@ -285,8 +286,8 @@ static void gap(void)
     cl_blk_close(disk);
 }
 
-/* A log that was closed and opened again: the crash comes before both superblocks are of the new epoch, and the one that is rots. The old one
- * says "closed, nothing follows", which was true in its time. */
+/* A log that was closed and opened again: the crash comes before both superblocks are of the new epoch, and the one
+ * that is rots. The old one says "closed, nothing follows", which was true in its time. */
 static void reopened(void)
 {
     struct cl_blk *disk = fresh(6);
@@ -352,7 +353,8 @@ static void copied(void)
     cl_blk_close(disk);
 }
 
-/* Pump until it is acknowledged and no further, then what a crash leaves of the memory below if either superblock rots as well. */
+/* Pump until it is acknowledged and no further, then what a crash leaves of the memory below if either superblock rots
+ * as well. */
 static void crash_when_done(struct cl_log *log, struct cl_blk *memory, const struct cl_log_op *op, uint64_t first,
                             uint64_t snapshot)
 {

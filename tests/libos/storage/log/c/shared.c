@@ -1,5 +1,6 @@
-/* Many uthreads on several kthreads append to one log, trim it and let it wrap around; what each was told is durable is there after a
- * power cut, once and in its order. argv: seed, uthreads, appends of each, kthreads, mode: 0 well, 1 the device fails on the way. */
+/* Many uthreads on several kthreads append to one log, trim it and let it wrap around; what each was told is durable is
+ * there after a power cut, once and in its order. argv: seed, uthreads, appends of each, kthreads, mode: 0 well, 1 the
+ * device fails on the way. */
 #include "support.h"
 
 #include <corelane/libos/sched.h>

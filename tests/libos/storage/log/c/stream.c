@@ -1,6 +1,6 @@
-/* Opening reads ahead: rings of many segments and flushes of less and of more than one, wrapped, from a disk that answers in any
- * order. All records are found, with what they held; a bad block in the middle ends what is found there, and is damage.
- * Usage: log_stream SEED RING_KIB FLUSH_KIB */
+/* Opening reads ahead: rings of many segments and flushes of less and of more than one, wrapped, from a disk that
+ * answers in any order. All records are found, with what they held; a bad block in the middle ends what is found there,
+ * and is damage. Usage: log_stream SEED RING_KIB FLUSH_KIB */
 #include "support.h"
 
 static uint64_t first = 1, next = 1;

@@ -28,8 +28,8 @@ static inline uint64_t below(uint64_t n)
     return rng() % n;
 }
 
-/* For programs that open logs by the ten thousand: what one opening frees is the next one's, and not given back to the kernel, which would
- * take most of the time. */
+/* For programs that open logs by the ten thousand: what one opening frees is the next one's, and not given back to the
+ * kernel, which would take most of the time. */
 static inline void keep_heap(void)
 {
     mallopt(M_MMAP_THRESHOLD, 16 << 20);

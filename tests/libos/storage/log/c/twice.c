@@ -1,6 +1,6 @@
-/* A tail that nobody says was durable is read twice when the log is opened, and the two reads give different things: what was acknowledged is not
- * written over or taken for torn for that, and what is gone by then is not taken for durable.
- * Usage: log_twice SEED SCENARIO */
+/* A tail that nobody says was durable is read twice when the log is opened, and the two reads give different things:
+ * what was acknowledged is not written over or taken for torn for that, and what is gone by then is not taken for
+ * durable. Usage: log_twice SEED SCENARIO */
 #include "records.h"
 
 #define RECORDS 3 /* of which the last is in the flush that is read twice */
@@ -92,7 +92,8 @@ static void wrong_at_first(void)
     opened_twice(1, RECORDS);
 }
 
-/* As after a flush that failed: nobody was told that the last record is durable, so it may go, but not while the log is being opened. */
+/* As after a flush that failed: nobody was told that the last record is durable, so it may go, but not while the log is
+ * being opened. */
 static void forgotten(void)
 {
     forgets = true;

@@ -1,6 +1,6 @@
 /* Uthreads that wait for the log cost nothing: their kthread sleeps, or runs others; and closing under those who wait.
- * Usage: log_wait SCENARIO SEED KTHREADS. No watch: a lost completion is found by the scheduler's backstop at best, and the alarm ends
- * the program. */
+ * Usage: log_wait SCENARIO SEED KTHREADS. No watch: a lost completion is found by the scheduler's backstop at best, and
+ * the alarm ends the program. */
 #include "support.h"
 
 #include "libos/sched/internal.h"
@@ -173,8 +173,8 @@ static void scenario_room(unsigned kthreads)
     cl_log_stats(opened, &stats);
     cl_spin_unlock(&shared.lock);
     CHECK(stats.no_buffer > 0, "nobody waited for room");
-    /* An append finds none once when it comes, and again if others came before it or if there was less than it seemed. If
-     * all came back for each buffer, it would be twelve times each. */
+    /* An append finds none once when it comes, and again if others came before it or if there was less than it seemed.
+     * If all came back for each buffer, it would be twelve times each. */
     CHECK(stats.no_buffer < 4 * WRITERS * 10, "those who wait for room come back for nothing");
     printf("%llu times no room\n", (unsigned long long)stats.no_buffer);
     down(WRITERS * 10);
@@ -213,7 +213,8 @@ static void scenario_close(unsigned kthreads)
     down(WRITERS);
 }
 
-/* Nobody waits for the log any more, and still the device is told what was acknowledged, and then told the second time. */
+/* Nobody waits for the log any more, and still the device is told what was acknowledged, and then told the second
+ * time. */
 static void until_confirmed(void *arg)
 {
     struct cl_log_stats stats;
@@ -238,8 +239,9 @@ static void scenario_confirmed(unsigned kthreads)
     down(n);
 }
 
-/* One append beside uthreads that only compute, each for longer than the loop lets them run while something flies. What counts is how many
- * of them run before the append is with the device, and, once the device is done with it, before its uthread is made ready. */
+/* One append beside uthreads that only compute, each for longer than the loop lets them run while something flies. What
+ * counts is how many of them run before the append is with the device, and, once the device is done with it, before its
+ * uthread is made ready. */
 #define COMPUTING 64
 
 struct lone {
@@ -304,7 +306,8 @@ static void scenario_lone(unsigned kthreads)
     down(1);
 }
 
-/* The device's time goes on when all writers wait: of each round at most as many flushes as may be in flight, and one for the rest. */
+/* The device's time goes on when all writers wait: of each round at most as many flushes as may be in flight, and one
+ * for the rest. */
 #define ROUNDS 50
 
 static void append_rounds(void *arg)
@@ -330,7 +333,8 @@ static void rounds(void *arg)
     cl_log_stats(opened, &rounds_stats);
 }
 
-/* The scheduler's time stands still: under a sanitizer 20 us are few appends, and what is in flight would be looked at between them. */
+/* The scheduler's time stands still: under a sanitizer 20 us are few appends, and what is in flight would be looked at
+ * between them. */
 static void scenario_burst(unsigned kthreads)
 {
     struct cl_blk_fault_config faults = {

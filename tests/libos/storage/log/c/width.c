@@ -1,5 +1,5 @@
-/* How many flushes fly side by side, on devices of the test's own that do several, one, or now one and now several at once.
- * Usage: log_width SCENARIO SEED */
+/* How many flushes fly side by side, on devices of the test's own that do several, one, or now one and now several at
+ * once. Usage: log_width SCENARIO SEED */
 #include "libos/storage/log/width.h"
 
 #include "drivers/random.h"
@@ -19,7 +19,8 @@ static struct cl_random random_state;
 #define SMALL 4096
 #define LARGE (256u << 10)
 
-/* A device that does `lanes` writes at once, each in 60 us and up to a third more, and a large one in 200 us more. Every `stall_each`-th takes 50 ms; 0: none. */
+/* A device that does `lanes` writes at once, each in 60 us and up to a third more, and a large one in 200 us more.
+ * Every `stall_each`-th takes 50 ms; 0: none. */
 struct device {
     unsigned lanes, stall_each;
     uint64_t free_ns[MOST];
@@ -180,7 +181,8 @@ static void lone(void)
     CHECK(w.width.now == 2 && w.width.tries && !w.crowded, "%u fly", w.width.now);
 }
 
-/* One flies at first; on a device that does all at once all do before many have been sent, and on one that does one it stays at that. */
+/* One flies at first; on a device that does all at once all do before many have been sent, and on one that does one it
+ * stays at that. */
 static void soon(void)
 {
     up(MOST, MOST, MOST);
@@ -194,7 +196,8 @@ static void soon(void)
           (unsigned long long)w.crowded);
 }
 
-/* Small ones alone, and then many large ones: these take longer because they are large, and the device does all at once. */
+/* Small ones alone, and then many large ones: these take longer because they are large, and the device does all at
+ * once. */
 static void sizes(void)
 {
     up(MOST, MOST, MOST);
@@ -222,7 +225,8 @@ static void sizes_serial(void)
     CHECK(w.width.now <= 2, "%u fly", w.width.now);
 }
 
-/* A lone one stalls, or the clock is set back while it flies, which then seems to take for ever: what is found out soon is no other. */
+/* A lone one stalls, or the clock is set back while it flies, which then seems to take for ever: what is found out soon
+ * is no other. */
 static void odd_times(void)
 {
     for (int back = 0; back < 2; back++) {
