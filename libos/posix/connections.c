@@ -200,6 +200,8 @@ int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
     } else if (rc == 0) {
         cl_posix_mark(fd, true);
         rc = connect_ours(s, &to);
+        if ((rc == 0 || rc == -EINPROGRESS) && (to.ipv4 == cl_posix_address() || cl_posix_loops(to.ipv4)))
+            cl_posix_deliver(); /* so connections are accepted in the order in which they were opened */
     }
     cl_posix_socket_put(s);
     return rc;

@@ -38,6 +38,8 @@ CL_API void cl_posix_gathered(uint64_t *gathers, uint64_t *rescues);
 void cl_posix_turn_all(void);
 /* What was sent to ourselves may be overtaken by what others send, as there are several kthreads. */
 bool cl_posix_overtakes(void);
+/* Then: have it come now, as by Linux, and what answers it. */
+void cl_posix_deliver(void);
 
 /* Keep a kthread from now on, if one is to be had. */
 void cl_posix_keep(void);

@@ -185,9 +185,8 @@ static int64_t send_whole(struct cl_posix_socket *s, const struct msghdr *m, int
     if (!in_place)
         spread(m, data, len, false);
     int64_t rc = send_one(s, &d);
-    if (rc >= 0 && cl_posix_overtakes() && is_to_us(s, to)) /* it has come when the call returns, as by Linux, ... */
-        for (unsigned i = 0; i < 2; i++)                    /* ... and so has what answers it by ICMP */
-            cl_posix_turn_all();
+    if (rc >= 0 && cl_posix_overtakes() && is_to_us(s, to))
+        cl_posix_deliver();
     let_go(m, data);
     return rc;
 }
