@@ -47,7 +47,7 @@ class Kind:
         """What each connection of a client over AF_XDP offers for long values, so that all together fit into its queue:
         what the queue has no frame for is lost, and comes again when the server's timer says so."""
         most = QUEUE_BYTES // self.connections
-        return {"window_bytes": most} if self.space.value_bytes >= most else {}
+        return {"window_bytes": most} if self.lines and self.space.value_bytes >= most else {}
 
     def script(self, port: int) -> Script:
         """As the server at that port is asked."""

@@ -121,6 +121,16 @@ def test_what_does_not_fit_is_evicted() -> None:
     assert 5_000 < held < 20_000
 
 
+def test_windows_fit_the_queue_where_values_are_long() -> None:
+    """And are wide enough for the client, which takes none of less than four segments."""
+    offered = {kind.name: kind.window().get("window_bytes", 0) for kind in kinds.kinds(SPACE)}
+    assert offered["10,000 connections"] == 0
+    assert any(offered.values())
+    for kind in kinds.kinds(SPACE):
+        window = offered[kind.name]
+        assert window == 0 or 4 * 1500 <= window <= kinds.QUEUE_BYTES // kind.connections
+
+
 @pytest.mark.parametrize("kind", kinds.kinds(SPACE), ids=lambda kind: kind.name)
 def test_a_kind_of_load_is_what_the_store_answers(kind: kinds.Kind) -> None:
     with Store(64 << 20, huge_pages=0) as store:
