@@ -274,10 +274,9 @@ def test_a_disk_that_fails_in_the_call_ends_writes_and_not_reads(space: netns.Na
         format_area(disk)
         with served(space, Log(disk)) as service:
             links = [Link(space) for _ in range(4)]
-            for link in links:
-                assert link.call("SET", "k", 1).value == b"OK"
+            assert links[0].call("SET", "k", 1).value == b"OK"
             before = service.stats()
-            assert before["log_in_call"] > 0
+            assert before["log_in_call"] == 1  # however long it took, the next is one, too
             with no_writes_to_files():
                 for link in links[:3]:
                     link.send("SET", "k", 2)
