@@ -272,9 +272,12 @@ def test_a_disk_that_fails_in_the_call_ends_writes_and_not_reads(space: netns.Na
         if info.engine != "uring" or not info.dsync:
             pytest.skip(f"no durable write by a ring here: {info.why}")
         format_area(disk)
-        with served(space, Log(disk)) as service:
+        log = Log(disk)
+        opened = log.stats()["superblocks"]
+        with served(space, log) as service:
             links = [Link(space) for _ in range(4)]
             assert links[0].call("SET", "k", 1).value == b"OK"
+            wait_until(lambda: log.stats()["superblocks"] == opened + 2, 30.0, "what confirms it")
             before = service.stats()
             assert before["log_in_call"] == 1  # however long it took, the next is one, too
             with no_writes_to_files():
