@@ -272,7 +272,7 @@ void cl_cmd_bitop(struct cl_resp_client *c)
     char(*texts)[24] = cl_rmem_new(&c->r->mem, n * sizeof *texts);
     if (bitop_sources(c, in, texts, &longest)) {
         struct cl_bytes *out = NULL;
-        if (c->r->mem.used + longest > cl_evict_limit(c->r)) {
+        if (c->r->mem.used + longest > cl_resp_limit(c->r)) {
             cl_evict_refuse(c); /* evicting might remove a source */
         } else {
             if (longest) {

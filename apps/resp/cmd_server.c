@@ -56,7 +56,7 @@ static void info_memory(struct text *t)
     say(t, "# Memory\r\nused_memory:%llu\r\nused_memory_peak:%llu\r\n", U(m->used), U(m->peak));
     say(t, "used_memory_slabs:%llu\r\nused_memory_large:%llu\r\n", U(m->spans), U(m->large));
     say(t, "maxmemory:%llu\r\nmaxmemory_limit:%llu\r\nmaxmemory_policy:%s\r\n", U(t->r->config.maxmemory),
-        U(cl_evict_limit(t->r)), cl_rconfig_policy(t->r));
+        U(cl_resp_limit(t->r)), cl_rconfig_policy(t->r));
     say(t, "lazyfree_pending_objects:0\r\nlazyfreed_objects:0\r\n"); /* what is removed is free at once */
 }
 

@@ -353,7 +353,7 @@ static void algebra(struct cl_resp_client *c, enum algebra how, const char *even
     uint32_t first = event ? 2 : 1, n = c->argc - first;
     struct cl_rset **sets = cl_rmem_new(&c->r->mem, n * sizeof *sets);
     if (sets_of(c, first, n, sets)) {
-        if (c->r->mem.used + most_bytes(sets, n) > cl_evict_limit(c->r)) {
+        if (c->r->mem.used + most_bytes(sets, n) > cl_resp_limit(c->r)) {
             cl_evict_refuse(c); /* evicting might remove a source */
         } else {
             struct cl_rset *out = cl_rset_new(&c->r->mem);

@@ -251,7 +251,7 @@ static void sort(struct cl_resp_client *c, bool read_only)
     }
     s.n = e ? count_of(e) : 0;
     uint64_t bytes = s.n * sizeof *s.elements + 1;
-    if (c->r->mem.used + 2 * bytes > cl_evict_limit(c->r)) {
+    if (c->r->mem.used + 2 * bytes > cl_resp_limit(c->r)) {
         cl_evict_refuse(c); /* evicting might remove the source */
         return;
     }

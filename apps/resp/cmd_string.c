@@ -568,7 +568,7 @@ void cl_cmd_lcs(struct cl_resp_client *c)
     struct lcs l = {.a = a ? cl_rvalue_text(a, a_text) : (struct cl_slice){NULL, 0},
                     .b = b ? cl_rvalue_text(b, b_text) : (struct cl_slice){NULL, 0}};
     uint64_t bytes = (l.a.len + 1ull) * (l.b.len + 1ull) * sizeof *l.lengths;
-    if (c->r->mem.used + bytes > cl_evict_limit(c->r)) {
+    if (c->r->mem.used + bytes > cl_resp_limit(c->r)) {
         cl_reply_error(c, "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
         return;
     }

@@ -213,7 +213,7 @@ static void algebra(struct cl_resp_client *c, enum algebra how, const char *name
     uint32_t at = event ? 2 : 1;
     uint64_t members;
     if (sources_of(c, at, name, &q, &members) && options(c, at + 1 + q.n, event != NULL, &q)) {
-        if (c->r->mem.used + members * 128 > cl_evict_limit(c->r)) {
+        if (c->r->mem.used + members * 128 > cl_resp_limit(c->r)) {
             cl_evict_refuse(c); /* evicting might remove a source */
         } else {
             struct cl_rzset *out = compute(c->r, &q);

@@ -195,7 +195,7 @@ void cl_cmd_zrangestore(struct cl_resp_client *c)
     bool turned = q.reverse && q.by != BY_RANK;
     if (!bounds(c, turned ? 4 : 3, turned ? 3 : 4, &q) || !cl_rdb_read_as(c, ARG(c, 2), CL_R_ZSET, &e))
         return;
-    if (e && c->r->mem.used + e->zset->dict.count * 128ull > cl_evict_limit(c->r)) {
+    if (e && c->r->mem.used + e->zset->dict.count * 128ull > cl_resp_limit(c->r)) {
         cl_evict_refuse(c);
         return;
     }

@@ -7,7 +7,6 @@
 #include "config.h"
 #include "db.h"
 #include "durable.h"
-#include "evict.h"
 #include "propagate.h"
 #include "pubsub.h"
 #include "reply.h"
@@ -434,7 +433,7 @@ void cl_resp_move(struct cl_resp *r, int64_t ms)
 
 uint64_t cl_resp_used(const struct cl_resp *r, uint64_t *limit)
 {
-    *limit = cl_evict_limit(r);
+    *limit = cl_resp_limit(r);
     return r->mem.used;
 }
 

@@ -7,11 +7,6 @@
 
 #define SPARE_BYTES (4u << 20) /* a span of each class, and some that are empty */
 
-uint64_t cl_evict_limit(const struct cl_resp *r)
-{
-    return r->config.maxmemory && r->config.maxmemory < r->limit ? r->config.maxmemory : r->limit;
-}
-
 static bool volatile_only(int64_t policy)
 {
     return policy == CL_RE_VOLATILE_LFU || policy == CL_RE_VOLATILE_LRU || policy == CL_RE_VOLATILE_RANDOM ||
@@ -68,7 +63,7 @@ static bool fits(const struct cl_resp *r, uint64_t bytes, uint64_t limit)
 
 bool cl_evict_for(struct cl_resp *r, uint64_t bytes)
 {
-    uint64_t limit = cl_evict_limit(r);
+    uint64_t limit = cl_resp_limit(r);
     uint32_t empty = 0;
     if (cl_likely(fits(r, bytes, limit)))
         return true;

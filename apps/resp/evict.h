@@ -16,8 +16,6 @@ enum cl_rpolicy {
     CL_RE_VOLATILE_TTL = 10
 };
 
-/* What may be in use: maxmemory, or what the engine was given if that is less. */
-uint64_t cl_evict_limit(const struct cl_resp *r);
 /* See that so many bytes more may be taken. False: they may not, whatever was removed. */
 bool cl_evict_for(struct cl_resp *r, uint64_t bytes);
 /* The same for a command, which is refused with -OOM. */

@@ -1,7 +1,6 @@
 /* See reply.h. */
 #include "reply.h"
 #include "durable.h"
-#include "evict.h"
 #include "number.h"
 
 #include <ctype.h>
@@ -45,7 +44,7 @@ static bool silent(const struct cl_resp_client *c)
  * much waiting while there is twice as much in use as may be. */
 static void check_limits(struct cl_resp_client *c)
 {
-    if (c->r->unread > cl_evict_limit(c->r) / CL_RESP_OUT_PART)
+    if (c->r->unread > cl_resp_limit(c->r) / CL_RESP_OUT_PART)
         c->r->crowded = true;
     const struct cl_rconfig *f = &c->r->config;
     bool subscriber = c->n_channels + c->n_patterns || (c->flags & CL_RC_MONITOR);
@@ -94,7 +93,7 @@ void cl_reply_raw(struct cl_resp_client *c, const void *p, uint64_t n)
 void cl_reply_left(struct cl_resp *r, uint64_t n)
 {
     r->unread -= n;
-    if (cl_likely(!r->crowded) || r->unread > cl_evict_limit(r) / CL_RESP_OUT_PART / 2)
+    if (cl_likely(!r->crowded) || r->unread > cl_resp_limit(r) / CL_RESP_OUT_PART / 2)
         return;
     r->crowded = false;
     for (struct cl_resp_client *c = r->clients; c; c = c->next)

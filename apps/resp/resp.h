@@ -324,6 +324,12 @@ static inline bool cl_slice_same(struct cl_slice a, struct cl_slice b)
     return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
 }
 
+/* What may be in use: maxmemory, or what the engine was given if that is less. */
+static inline uint64_t cl_resp_limit(const struct cl_resp *r)
+{
+    return r->config.maxmemory && r->config.maxmemory < r->limit ? r->config.maxmemory : r->limit;
+}
+
 /* The n-th argument. */
 #define ARG(c, n) ((c)->argv[n])
 

@@ -1,5 +1,6 @@
 /* See writer.h. */
 #include "writer.h"
+#include "in_call.h"
 #include <corelane/libos/complete.h>
 #include <corelane/libos/sched.h>
 #include <corelane/libos/uthread.h>
@@ -13,11 +14,7 @@
 #define LOOK_NS 20000000ull /* between looks whether the runtime stops */
 #define STEP_BYTES 65536ull /* of a rewrite that go with a batch: a write of that costs no more than a short one */
 #define MARGIN_BYTES 65536ull
-#define GATHER_NS 4000          /* a client on another core asks again within this, as a rule */
-#define CALL_MOST_NS 1000000ull /* a disk that takes longer in the mean is left to the ring */
-#define MEAN_PART 8             /* weight of the newest one */
-#define REST_NS 1000000000ull   /* for so long; if it does so again soon, for twice as long, */
-#define REST_MOST_NS (64 * REST_NS)
+#define GATHER_NS 4000 /* a client on another core asks again within this, as a rule */
 
 struct cl_resp_writer {
     struct cl_resp *r;
@@ -32,8 +29,7 @@ struct cl_resp_writer {
     uint64_t under_way;                 /* bytes of units that were taken and are not durable */
     bool in_call;                       /* writes may be made in the call */
     uint64_t sent_turn;                 /* of the kthread's loop, in which something was sent to a client last */
-    uint64_t call_ns;                   /* that they took in the mean */
-    uint64_t off_until_ns, rest_ns;     /* none until then; the last rest of that kind */
+    struct cl_resp_in_call calls;       /* with `submit` */
 };
 
 struct batch {
@@ -109,7 +105,7 @@ static uint64_t now_ns(void)
 
 static bool calls(const struct cl_resp_writer *w)
 {
-    return w->in_call && cl_sched_alone() && now_ns() >= w->off_until_ns;
+    return w->in_call && cl_sched_alone() && cl_resp_in_call_may(&w->calls, now_ns());
 }
 
 /* With `submit`, which keeps others from it. Let what was answered in this turn leave, and those have their commands
@@ -217,20 +213,15 @@ static void finish(struct cl_resp_writer *w, const struct batch *b, int rc)
         (void)end_pass(w);
 }
 
-/* Wait for what was appended. */
+/* Wait for what was appended; here: with `submit`. */
 static int wait_for(struct cl_resp_writer *w, struct cl_log_future *last, bool here)
 {
-    uint64_t took = 0;
-    int rc = here ? cl_log_future_call(last, &took) : cl_log_future_wait(last);
+    uint64_t took;
+    if (!here)
+        return cl_log_future_wait(last);
+    int rc = cl_log_future_call(last, &took);
     cl_count(&w->count.in_call, took != 0);
-    if (took)
-        w->call_ns += cl_min(took, 4 * CALL_MOST_NS) / MEAN_PART - w->call_ns / MEAN_PART; /* one stall is none */
-    if (w->call_ns > CALL_MOST_NS) {
-        w->call_ns = 0;
-        bool soon = now_ns() < w->off_until_ns + w->rest_ns;
-        w->rest_ns = soon ? cl_min(2 * w->rest_ns, REST_MOST_NS) : REST_NS;
-        w->off_until_ns = now_ns() + w->rest_ns;
-    }
+    cl_resp_in_call_ended(&w->calls, took, now_ns());
     return rc;
 }
 

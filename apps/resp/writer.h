@@ -7,7 +7,7 @@
  * meanwhile. Those who wait for the log lose nothing by that: the same write by a ring is begun and ended by kernel
  * workers, for which a core that serves others has no time. What comes meanwhile shares the next write. So that many
  * share it, units gather before it: until as many clients wait for the log as the last two writes have answered, or
- * until none has come for GATHER_NS. A disk that takes longer than CALL_MOST_NS is left to the ring for a while.
+ * until none has come for GATHER_NS. What is better left to the ring is so for a while (in_call.c).
  *
  * Two locks, in this order: `submit`, of who takes units and appends them, so that records are in the order of their
  * units; and the engine's, which nobody holds while he waits for the log. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import resource
 import socket
 import subprocess
 import sys
@@ -248,6 +249,52 @@ def test_a_disk_that_fails_ends_writes_and_not_reads(space: netns.Namespace) -> 
             assert refused.value.startswith(b"MISCONF Errors writing to the AOF file: ")
             assert other.call("PING").value == b"PONG"
             assert other.call("GET", "k").value in (b"1", b"2")
+
+
+@contextlib.contextmanager
+def no_writes_to_files() -> Iterator[None]:
+    """The kernel refuses them to this process, with EFBIG."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.root
+def test_a_disk_that_fails_in_the_call_ends_writes_and_not_reads(space: netns.Namespace, tmp_path: Path) -> None:
+    """None of those who wait is answered; a restart finds what was acknowledged."""
+    path = tmp_path / "log"
+    create(path, 8 << 20)
+    with FileBlk(path) as disk:
+        info = disk.info()
+        if info.engine != "uring" or not info.dsync:
+            pytest.skip(f"no durable write by a ring here: {info.why}")
+        format_area(disk)
+        log = Log(disk)
+        opened = log.stats()["superblocks"]
+        with served(space, log) as service:
+            links = [Link(space) for _ in range(4)]
+            assert links[0].call("SET", "k", 1).value == b"OK"
+            wait_until(lambda: log.stats()["superblocks"] == opened + 2, 30.0, "what confirms it")
+            before = service.stats()
+            assert before["log_in_call"] == 1  # however long it took, the next is one, too
+            with no_writes_to_files():
+                for link in links[:3]:
+                    link.send("SET", "k", 2)
+                for link in links[:3]:
+                    with contextlib.suppress(OSError):
+                        refused = link.reply()  # it came when the others' write had failed
+                        assert refused.value.startswith(b"MISCONF Errors writing to the AOF file: ")
+                assert links[3].call("SET", "k", 3).value.startswith(b"MISCONF Errors writing to the AOF file: ")
+            assert links[3].call("GET", "k").value in (b"1", b"2")
+            after = service.stats()
+            assert after["log_in_call"] > before["log_in_call"]
+            assert after["log_units"] == before["log_units"]
+    with FileBlk(path) as disk, Log(disk) as log, Engine(1 << 20, seed=1) as engine:
+        recover(engine, log)
+        assert ask(engine.client(), "GET", "k") in (b"1", b"2")
 
 
 @pytest.mark.root

@@ -10,7 +10,7 @@ import pytest
 Make = Callable[..., Callable[..., str]]
 
 
-@pytest.mark.parametrize("log", [0, 1], ids=["memory", "log"])
+@pytest.mark.parametrize("log", [0, 1, 2], ids=["memory", "log", "log in the call"])
 @pytest.mark.parametrize("kthreads", [1, 2])
 def test_clients_count_block_and_publish(c_program: Make, seed: int, kthreads: int, log: int) -> None:
     rounds = 50 if os.environ.get("CORELANE_SANITIZE") else 200

@@ -1,17 +1,19 @@
 /* The port of resp on several kthreads: clients that count, block and publish, while another thread reads its counters.
- * With a log what was answered is there after a power cut.
- * Usage: resp_threads KTHREADS LOG(0|1) ROUNDS SEED */
+ * With a log what was answered is there after a power cut; 2: of a device that writes in the call, too.
+ * Usage: resp_threads KTHREADS LOG(0|1|2) ROUNDS SEED */
 #include "apps/resp/serve.h"
 #include "apps/resp/writer.h"
 #include "drivers/blk/fault.h"
 #include "drivers/blk/memory.h"
 #include "resp_link.h"
+#include "tests/libos/storage/log/c/keeping.h"
 
 #define DISK_BYTES (8u << 20)
 #define MEMORY_BYTES (8u << 20)
 
 static struct cl_resp_service *service;
-static struct cl_blk *disk;
+static struct cl_blk *disk, *top; /* the log's: disk, or what is over it */
+static struct keeping keeping;
 static struct cl_log_shared shared;
 static char err[256];
 
@@ -23,7 +25,7 @@ static struct cl_resp *new_engine(void)
     return r;
 }
 
-static void open_log(uint64_t seed)
+static void open_log(uint64_t seed, bool in_call)
 {
     struct cl_blk *memory;
     struct cl_blk_memory_config bytes = {.bytes = DISK_BYTES};
@@ -33,7 +35,8 @@ static void open_log(uint64_t seed)
     CHECK(!cl_blk_memory_new(&bytes, &memory, err), "%s", err);
     CHECK(!cl_log_format(memory, 0, &layout, err), "%s", err);
     CHECK(!cl_blk_fault_new(memory, &faults, &disk, err), "%s", err);
-    struct cl_log_config config = {.blk = disk, .buffers = 8};
+    top = in_call ? keeping_over(&keeping, disk) : disk;
+    struct cl_log_config config = {.blk = top, .buffers = 8};
     CHECK(!cl_log_open_wait(&config, &shared.log, NULL, err), "%s", err);
     CHECK(!cl_log_share(&shared, shared.log, cl_runtime_sched(hosts[1]), err), "%s", err);
 }
@@ -70,7 +73,7 @@ static void recover(unsigned rounds)
     static uint8_t pieces[1 << 20];
     struct cl_log_cursor *cursor;
     struct cl_log_record record;
-    struct cl_log_config config = {.blk = disk, .buffers = 8};
+    struct cl_log_config config = {.blk = top, .buffers = 8};
     uint64_t bytes = 0;
     int rc;
     cl_blk_fault_crash(disk);
@@ -102,12 +105,12 @@ int main(int argc, char **argv)
 {
     CHECK(argc == 5, "usage");
     unsigned rounds = (unsigned)atoi(argv[3]);
-    bool logs = atoi(argv[2]);
+    int log = atoi(argv[2]);
     struct cl_resp *r = new_engine();
     make_hosts((uint32_t)atoi(argv[1]));
-    if (logs)
-        open_log(strtoull(argv[4], NULL, 10));
-    CHECK(!cl_resp_serve(hosts[1], r, PORT, 64, logs ? &shared : NULL, &service, err), "%s", err);
+    if (log)
+        open_log(strtoull(argv[4], NULL, 10), log == 2);
+    CHECK(!cl_resp_serve(hosts[1], r, PORT, 64, log ? &shared : NULL, 1, &service, err), "%s", err);
     start_hosts();
     ask_all(rounds, look);
     for (unsigned i = 0; i < 2; i++)
@@ -116,9 +119,10 @@ int main(int argc, char **argv)
     const struct cl_resp_writer_counts *writer = cl_resp_service_writer(service);
     if (writer)
         printf("%llu units in %llu batches\n", (unsigned long long)writer->units, (unsigned long long)writer->batches);
+    CHECK((keeping.calls > 0) == (log == 2 && atoi(argv[1]) == 1), "%u writes in the call", keeping.calls);
     cl_resp_service_delete(service);
     cl_resp_delete(r);
-    if (logs) {
+    if (log) {
         cl_log_unshare(&shared);
         recover(rounds);
     }

@@ -36,6 +36,14 @@ def test_many_uthreads(c_program: Program, seed: int, kthreads: int, fails: int)
     assert c_program(f"{C}/shared.c")(seed, 64, appends, kthreads, fails).endswith("ok\n")
 
 
+@pytest.mark.parametrize(
+    ("kthreads", "mode"), [(1, 2), (2, 2), (1, 3), (1, 4)], ids=["alone", "not alone", "the call fails", "it goes on"]
+)
+def test_writes_in_the_call(c_program: Program, seed: int, kthreads: int, mode: int) -> None:
+    appends = 30 if SANITIZED else 200
+    assert c_program(f"{C}/shared.c")(seed, 64, appends, kthreads, mode).endswith("ok\n")
+
+
 @pytest.mark.parametrize("kthreads", [1, 3])
 @pytest.mark.parametrize("scenario", ["sleeps", "others_run", "room", "close", "confirmed"])
 def test_waiting_costs_no_core(c_program: Program, seed: int, scenario: str, kthreads: int) -> None:

@@ -1,7 +1,9 @@
 /* Many uthreads on several kthreads append to one log, trim it and let it wrap around; what each was told is durable is
  * there after a power cut, once and in its order. argv: seed, uthreads, appends of each, kthreads, mode: 0 well, 1 the
- * device fails on the way. */
+ * device fails on the way; of a device that writes in the call: 2 well, 3 it fails there, 4 what a call leaves goes on
+ * by the device. */
 #include "support.h"
+#include "keeping.h"
 
 #include <corelane/libos/sched.h>
 #include <corelane/libos/log_shared.h>
@@ -20,7 +22,19 @@ static struct writer writers[MAX_UTHREADS];
 static unsigned n_writers, appends;
 static uint64_t highest; /* writers: all, under `lock` */
 static struct cl_mutex lock;
-static bool may_fail;
+static bool may_fail, calls;
+static struct keeping keeping;
+
+static int append(const void *data, uint32_t bytes, uint64_t tag, uint64_t *index)
+{
+    struct cl_log_future f = {.op = {.data = data, .bytes = bytes, .tag = tag}};
+    uint64_t ns;
+    if (!calls || (!may_fail && tag % 4 == 3))
+        return cl_log_append_wait(&shared, data, bytes, tag, index);
+    int rc = cl_log_begin(&shared, &f);
+    *index = f.op.index;
+    return rc ? rc : cl_log_future_call(&f, &ns);
+}
 
 static void writer(void *arg)
 {
@@ -30,8 +44,7 @@ static void writer(void *arg)
         uint64_t index = 0;
         for (unsigned j = 0; j < 40; j++)
             data[j] = (uint64_t)w->number << 32 | i;
-        int rc = cl_log_append_wait(&shared, data, 8 + (w->number * 37 + i * 11) % 300, (uint64_t)w->number << 32 | i,
-                                    &index);
+        int rc = append(data, 8 + (w->number * 37 + i * 11) % 300, (uint64_t)w->number << 32 | i, &index);
         if (rc == -ENOSPC) { /* somebody is trimming */
             i--;
             cl_uthread_yield();
@@ -97,19 +110,23 @@ int main(int argc, char **argv)
     rng_state = strtoull(argv[1], NULL, 10);
     n_writers = (unsigned)atoi(argv[2]);
     appends = (unsigned)atoi(argv[3]);
-    may_fail = atoi(argv[5]);
+    int mode = atoi(argv[5]);
+    may_fail = mode == 1 || mode == 3;
+    calls = mode >= 2;
     struct cl_blk *memory = memory_disk(1 << 20), *disk;
     struct cl_blk_fault_config faults = {.seed = rng(),
                                          .survive = 0.5,
                                          .torn = 0.5,
                                          .latency_min_ns = 1000,
                                          .latency_max_ns = 30000,
-                                         .fail_after = may_fail ? 20 : 0};
+                                         .fail_after = mode == 1 ? 20 : 0};
     struct cl_log_layout layout = {.flush_bytes = 65536};
     char err[256];
     CHECK(cl_log_format(memory, 0, &layout, err) == 0, "%s", err);
     CHECK(cl_blk_fault_new(memory, &faults, &disk, err) == 0, "%s", err);
-    struct cl_log_config config = {.blk = disk, .buffers = 8};
+    struct cl_log_config config = {.blk = calls ? keeping_over(&keeping, disk) : disk, .buffers = 8};
+    keeping.fails_from = mode == 3 ? 20 : 0;
+    keeping.goes_on = mode == 4;
     CHECK(cl_log_open_wait(&config, &shared.log, NULL, err) == 0, "%s", err);
     struct cl_sched_config sc;
     struct cl_sched *sched;
@@ -126,6 +143,7 @@ int main(int argc, char **argv)
         acknowledged += writers[i].acknowledged;
     CHECK(may_fail ? acknowledged < (uint64_t)n_writers * appends : acknowledged == (uint64_t)n_writers * appends,
           "acknowledged");
+    CHECK((keeping.calls > 0) == (calls && sc.n_kthreads == 1), "%u writes in the call", keeping.calls);
     CHECK(!may_fail || cl_log_state(shared.log) == CL_LOG_FAILED, "a device failed and the log did not");
     cl_blk_fault_crash(disk);
     cl_log_discard(shared.log);
