@@ -5,7 +5,9 @@
 #include "posix.h"
 #include "linux.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 
@@ -24,10 +26,14 @@ static void mark(int fd, bool on)
         __atomic_fetch_and(at, ~bit, __ATOMIC_RELAXED);
 }
 
+static bool is_marked(int fd)
+{
+    return (unsigned)fd < CL_POSIX_FDS && cl_load_relaxed(&marks[(unsigned)fd / 64]) >> ((unsigned)fd % 64) & 1;
+}
+
 bool cl_posix_is_inner(int fd)
 {
-    return !forgotten && (unsigned)fd < CL_POSIX_FDS &&
-           cl_load_relaxed(&marks[(unsigned)fd / 64]) >> ((unsigned)fd % 64) & 1;
+    return !forgotten && is_marked(fd);
 }
 
 /* The limit of open files, while it is higher for us. */
@@ -127,4 +133,30 @@ int cl_posix_inner_eventfd(void)
         return fd;
     }
     return cl_posix_inner(fd);
+}
+
+/* The highest of those of which the kernel tells in so many bytes, or `last`. but: not this one. */
+static int highest(const char *at, const char *end, int last, int but)
+{
+    while (at < end) {
+        const struct dirent *one = (const struct dirent *)at; /* as the kernel has it, with 64 bits */
+        int fd = atoi(one->d_name);                           /* 0 for "." and ".." */
+        if (fd != but && !is_marked(fd))
+            last = cl_max(last, fd);
+        at += one->d_reclen;
+    }
+    return last;
+}
+
+/* By system calls: who has come by a handler of a signal may take no memory. */
+int cl_posix_last_of_program(void)
+{
+    _Alignas(struct dirent) char told[1024];
+    int last = 0, rc, fd = (int)cl_linux(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return fd;
+    while ((rc = (int)cl_linux(SYS_getdents64, fd, told, sizeof told)) > 0)
+        last = highest(told, told + rc, last, fd);
+    (void)cl_linux(SYS_close, fd);
+    return rc < 0 ? rc : last;
 }

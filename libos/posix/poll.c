@@ -1,13 +1,10 @@
-/* poll and select over both worlds: a watch for each descriptor of ours, in the thread's own set, and the rest by
- * ppoll. */
+/* poll over both worlds: a watch for each descriptor of ours, in the thread's own set, and the rest by ppoll. */
 #include "family.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "waits.h"
 
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ON_STACK 32 /* descriptors for which no memory has to be taken */
 #define COLLECTED 16
@@ -119,79 +116,5 @@ int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset
     }
     if (n > ON_STACK)
         free(a.fds);
-    return rc;
-}
-
-/* select, by poll. */
-
-#define SELECT_IN (POLLIN | POLLRDNORM | POLLHUP | POLLERR) /* as Linux has them (fs/select.c) */
-#define SELECT_OUT (POLLOUT | POLLWRNORM | POLLERR)
-#define SELECT_EXCEPT POLLPRI
-
-static short events_of(int fd, const fd_set *in, const fd_set *out, const fd_set *except)
-{
-    return (short)((in && FD_ISSET(fd, in) ? POLLIN : 0) | (out && FD_ISSET(fd, out) ? POLLOUT : 0) |
-                   (except && FD_ISSET(fd, except) ? POLLPRI : 0));
-}
-
-static int note(fd_set *set, short asked, short found, short bit, int fd)
-{
-    if (!set || !(asked & bit))
-        return 0;
-    short wanted = bit == POLLIN ? SELECT_IN : bit == POLLOUT ? SELECT_OUT : SELECT_EXCEPT;
-    if (!(found & wanted))
-        return 0;
-    FD_SET(fd, set);
-    return 1;
-}
-
-/* Those that are in one of the sets; NULL: only count them. */
-static nfds_t fill(struct pollfd *fds, int n, const fd_set *in, const fd_set *out, const fd_set *except)
-{
-    nfds_t used = 0;
-    for (int fd = 0; fd < n; fd++) {
-        short events = events_of(fd, in, out, except);
-        if (!events)
-            continue;
-        if (fds)
-            fds[used] = (struct pollfd){fd, events, 0};
-        used++;
-    }
-    return used;
-}
-
-static int select_by(struct pollfd *fds, nfds_t used, fd_set *in, fd_set *out, fd_set *except, int64_t timeout_ns,
-                     const sigset_t *mask)
-{
-    int sum = 0;
-    int rc = cl_posix_poll(fds, used, timeout_ns, mask);
-    if (rc < 0)
-        return rc;
-    for (nfds_t i = 0; i < used; i++)
-        if (fds[i].revents & POLLNVAL)
-            return -EBADF;
-    for (fd_set **set = (fd_set *[]){in, out, except, NULL}, **at = set; at < set + 3; at++)
-        if (*at)
-            FD_ZERO(*at);
-    for (nfds_t i = 0; i < used; i++) {
-        sum += note(in, fds[i].events, fds[i].revents, POLLIN, fds[i].fd);
-        sum += note(out, fds[i].events, fds[i].revents, POLLOUT, fds[i].fd);
-        sum += note(except, fds[i].events, fds[i].revents, POLLPRI, fds[i].fd);
-    }
-    return sum;
-}
-
-int cl_posix_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t timeout_ns, const sigset_t *mask)
-{
-    struct pollfd few[ON_STACK], *fds = few;
-    if (n < 0 || n > FD_SETSIZE)
-        return -EINVAL;
-    nfds_t used = fill(NULL, n, in, out, except);
-    if (used > ON_STACK && !(fds = malloc(used * sizeof *fds)))
-        return -ENOMEM;
-    fill(fds, n, in, out, except);
-    int rc = select_by(fds, used, in, out, except, timeout_ns, mask);
-    if (fds != few)
-        free(fds);
     return rc;
 }

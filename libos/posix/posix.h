@@ -95,6 +95,8 @@ void cl_posix_inner_given(int fd);
 /* This is a child, in which they are of no use: it may close them. */
 void cl_posix_inner_forget(void);
 CL_API int cl_posix_inner_close(int fd);
+/* The highest descriptor that is not the runtime's own, nor, in a child, its parent's. -errno: there is no telling. */
+int cl_posix_last_of_program(void);
 /* The descriptor was closed behind our back. */
 CL_API void cl_posix_closed(int fd);
 /* `copy` is a descriptor that Linux has just made of fd. Returns it. */
@@ -133,6 +135,14 @@ CL_API int cl_posix_epoll_ctl(int epfd, int op, int fd, struct epoll_event *even
 CL_API int cl_posix_epoll_wait(int epfd, struct epoll_event *events, int n, int64_t timeout_ns, const sigset_t *mask);
 /* One of them is ours. timeout_ns < 0: for ever. */
 CL_API int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset_t *mask);
+/* n: no more than cl_posix_select_within says. */
 CL_API int cl_posix_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t timeout_ns, const sigset_t *mask);
+/* The bits of sets of n at which Linux would look: those of its table of files, in which none is of the runtime's own.
+ * For programs that take the limit of open files for n, and have sets of less. */
+CL_API int cl_posix_select_within(int n);
+static inline bool cl_posix_in_set(int fd, const fd_set *set)
+{
+    return set && ((const unsigned long *)set)[fd / NFDBITS] >> fd % NFDBITS & 1;
+}
 
 #endif

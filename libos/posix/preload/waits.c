@@ -88,10 +88,19 @@ PUBLIC int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *t, c
     return n * sizeof *fds <= room ? ppoll(fds, n, t, mask) : next___ppoll_chk(fds, n, t, mask, room);
 }
 
+/* As many bits as Linux would look at. */
+static int looked_at(int n)
+{
+    int before = errno;
+    n = cl_posix_select_within(n);
+    errno = before;
+    return n;
+}
+
 static bool set_has_ours(int n, const fd_set *set)
 {
-    for (int fd = 0; set && fd < n && fd < FD_SETSIZE; fd++)
-        if (FD_ISSET(fd, set) && is_ours(fd))
+    for (int fd = 0; set && fd < n; fd++)
+        if (cl_posix_in_set(fd, set) && is_ours(fd))
             return true;
     return false;
 }
@@ -126,6 +135,7 @@ static void tell_left(struct timeval *t, int64_t end_ns)
 NEXT(int, select, (int n, fd_set *in, fd_set *out, fd_set *except, struct timeval *t), (n, in, out, except, t))
 PUBLIC int select(int n, fd_set *in, fd_set *out, fd_set *except, struct timeval *t)
 {
+    n = looked_at(n);
     if (!sets_have_ours(n, in, out, except))
         return next_select(n, in, out, except, t);
     int64_t ns = t ? (int64_t)t->tv_sec * 1000000000 + (int64_t)t->tv_usec * 1000 : -1;
@@ -140,6 +150,7 @@ NEXT(int, pselect, (int n, fd_set *in, fd_set *out, fd_set *except, const struct
      (n, in, out, except, t, mask))
 PUBLIC int pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *t, const sigset_t *mask)
 {
+    n = looked_at(n);
     if (!sets_have_ours(n, in, out, except))
         return next_pselect(n, in, out, except, t, mask);
     return (int)POINT(pselect, is_time(t) ? cl_posix_select(n, in, out, except, ns_of(t), mask) : -EINVAL);

@@ -145,7 +145,8 @@ static void look(void)
     FD_ZERO(&out);
     FD_SET(fd, &in);
     FD_SET(fd, &out);
-    note(s, "select", select(fd + 1, &in, &out, NULL, &(struct timeval){0, 0}));
+    int upto = fd % 2 ? fd + 1 : getdtablesize(); /* as some programs have it */
+    note(s, "select", select(upto, &in, &out, NULL, &(struct timeval){0, 0}));
     printf("%d %d\n", FD_ISSET(fd, &in) != 0, FD_ISSET(fd, &out) != 0);
 }
 

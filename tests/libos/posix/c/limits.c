@@ -6,12 +6,14 @@
 #include "pairs.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 #define MOST 40
 #define SMALL_BYTES 16384 /* the least that libc takes */
@@ -194,9 +196,73 @@ static void small_stacks(void)
         pthread_join(thread, NULL);
 }
 
+/* Sets of another size than an fd_set's, and what is behind them, which is not theirs. */
+struct sets {
+    unsigned long in[2 * FD_SETSIZE / NFDBITS], after[FD_SETSIZE / NFDBITS];
+};
+
+/* select or pselect of two descriptors in a set of so many bits. */
+static void look_in(const char *what, bool p, int n, unsigned bits, const int *fds)
+{
+    static struct sets sets;
+    fd_set *in = (fd_set *)sets.in;
+    memset(&sets, 0xff, sizeof sets);
+    memset(sets.in, 0, bits / 8);
+    for (unsigned i = 0; i < 2; i++)
+        sets.in[fds[i] / NFDBITS] |= 1ul << fds[i] % NFDBITS;
+    say(what, p ? pselect(n, in, NULL, NULL, &(struct timespec){0, 0}, NULL)
+                : select(n, in, NULL, NULL, &(struct timeval){0, 0}));
+    for (unsigned i = 0; i < 2; i++)
+        printf("%d", (int)(sets.in[fds[i] / NFDBITS] >> fds[i] % NFDBITS & 1));
+    unsigned changed = 0;
+    for (const char *at = (char *)&sets + bits / 8; at < (char *)(&sets + 1); at++)
+        changed += *at != (char)0xff;
+    printf(", behind it %u bytes are others\n", changed);
+}
+
+static void select_of(const char *what, int n, unsigned bits, int a, int b)
+{
+    look_in(what, false, n, bits, (int[]){a, b});
+    look_in(what, true, n, bits, (int[]){a, b});
+}
+
+/* Linux looks at as many bits as its table of files has, though a program says that there are more. */
+static void sizes_of_sets(void)
+{
+    enum { FILES = 4096, LOW = 64, HIGH = 1500 };
+    int c, s, ends[2];
+    limit(FILES);
+    pair(&c, &s);
+    say("pipe", pipe(ends));
+    say("write", write(c, "x", 1) + write(ends[1], "x", 1));
+    wait_for(s, POLLIN);
+    select_of("one word of ours", s + 1, LOW, s, c);
+    select_of("one word of Linux'", ends[1] + 1, LOW, ends[0], ends[1]);
+    select_of("as many as may be, ours", getdtablesize(), FD_SETSIZE, s, c);
+    select_of("as many as may be, Linux'", getdtablesize(), FD_SETSIZE, ends[0], ends[1]);
+    pid_t child = fork();
+    if (child == 0) {
+        select_of("in a child", getdtablesize(), FD_SETSIZE, ends[0], ends[1]);
+        _exit(0);
+    }
+    say("waitpid", waitpid(child, NULL, 0) == child);
+    say("dup2", dup2(s, HIGH));
+    say("dup2", dup2(ends[0], HIGH + 1));
+    select_of("more than an fd_set", HIGH + 1, 2 * FD_SETSIZE, HIGH, s);
+    select_of("more, Linux'", HIGH + 2, 2 * FD_SETSIZE, HIGH + 1, ends[1]);
+    select_of("of both", HIGH + 2, 2 * FD_SETSIZE, HIGH, HIGH + 1);
+    select_of("more, as many as may be", getdtablesize(), 2 * FD_SETSIZE, HIGH, HIGH + 1);
+    select_of("one that is not open", HIGH + 3, 2 * FD_SETSIZE, HIGH, HIGH + 2);
+    limit((unsigned)HIGH + 2);
+    int last = use_up();
+    select_of("no number is left", FILES, 2 * FD_SETSIZE, s, HIGH + 1);
+    say("close", close(last));
+}
+
 static const struct sequence sequences[] = {{"exhausted", exhausted},       {"tiny", tiny},
                                             {"all_closed", all_closed},     {"number_two", number_two},
-                                            {"small_stacks", small_stacks}, {NULL, NULL}};
+                                            {"small_stacks", small_stacks}, {"sizes_of_sets", sizes_of_sets},
+                                            {NULL, NULL}};
 
 int main(int argc, char **argv)
 {
