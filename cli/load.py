@@ -267,6 +267,8 @@ def _percentile(text: str) -> float:
 
 def job_of(options: argparse.Namespace, over: Runtime | None = None) -> Job:
     """What the options ask for. WrongUsage or CorelaneError if that cannot be."""
+    from dataclasses import replace
+
     from ..bench.load import searching
     from ..bench.load.command import Job
 
@@ -277,6 +279,9 @@ def job_of(options: argparse.Namespace, over: Runtime | None = None) -> Job:
     other = _plan(options.vs, options, custom, over) if options.vs else None
     with words_are_wrong():
         slo = searching.parse_limit(options.slo) if options.slo else None
+    if slo:
+        plan = replace(plan, asked=max(plan.asked, slo.q))
+        other = other and replace(other, asked=plan.asked)
     ranged = options.rate[0] < options.rate[1]
     given, seconds = options.rate, options.seconds
     if (options.sweep or slo) and not ranged:
@@ -284,7 +289,10 @@ def job_of(options: argparse.Namespace, over: Runtime | None = None) -> Job:
     if plan.arrivals.kind == "replay":
         if ranged or options.sweep or slo:
             raise WrongUsage("--arrivals replay", "recorded arrivals have a rate of their own", "leave --rate out")
-        seconds = max(min(options.seconds, plan.arrivals.seconds - plan.warm_s), 0.001)
+        seconds = min(options.seconds, plan.arrivals.seconds - plan.warm_s)
+        if seconds <= 0:
+            why = f"they end after {plan.arrivals.seconds:.3g} s, and what --warm {plan.warm_s:g} has is not measured"
+            raise WrongUsage("--arrivals replay", why, "give a shorter --warm, or 0")
         given = (plan.arrivals.rate, plan.arrivals.rate)
     return Job(
         plan,
@@ -349,7 +357,7 @@ def write_outputs(options: argparse.Namespace, document: dict[str, Any], outcome
         print(json.dumps(document, indent=1, allow_nan=False))
     writers: dict[str, Callable[[Path], None]] = {
         "json": lambda path: doc.write(document, path),
-        "hdr": lambda path: exporting.write_hdr(loads, path),
+        "hdr": lambda path: exporting.write_hdr(loads, outcome.started_s, path),
         "record": lambda path: write_whole(path, exporting.recorded(measured for _, measured in loads).encode()),
         "html": lambda path: write_whole(path, page(document, loads).encode()),
     }

@@ -7,6 +7,7 @@ document (bench/harness/session.py). An interrupt ends the load, and the documen
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +17,7 @@ from ..harness.numbers import pairwise, plain
 from ..harness.session import Session
 from ..harness.table import quantity
 from .measuring import Measured, Plan, Server, measure_share
-from .searching import Found, Limit, Swept, rates, search, sweep
+from .searching import Found, Limit, Swept, in_turns, rates, search, sweep
 
 NAME = "corelane load"
 CANARY_S = 0.2
@@ -42,12 +43,13 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What there is: loads by arm, and what was found."""
+    """What there is: loads by arm, and what was found. started_s: seconds since 1970."""
 
     measured: dict[str, list[Measured]] = field(default_factory=dict)
     swept: dict[str, Swept] = field(default_factory=dict)
     found: dict[str, Found] = field(default_factory=dict)
     interrupted: bool = False
+    started_s: float = field(default_factory=time.time)
 
 
 class Progress:
@@ -151,13 +153,14 @@ def _load(job: Job, session: Session, servers: dict[str, Server], out: Outcome) 
         session.say(f"  p50 {quantity(p.p50_us)} us, p99 {quantity(p.p99_us)} us, p99.9 {quantity(p.p999_us)} us")
 
     if job.sweep:
-        for name in servers:
-            swept = out.swept[name] = Swept()
-            sweep(partial(measure, name), rates(*job.rate, job.points), job.slo, seen, swept)
+        ladder = rates(*job.rate, job.points)
+        out.swept |= {name: Swept() for name in servers}
+        in_turns([sweep(partial(measure, name), ladder, job.slo, seen, swept) for name, swept in out.swept.items()])
     elif job.slo:
-        for name in servers:
-            found = out.found[name] = Found(job.slo)
-            search(partial(measure, name), *job.rate, job.slo, job.tries, seen, found)
+        slo = job.slo
+        out.found |= {name: Found(slo) for name in servers}
+        each = out.found.items()
+        in_turns([search(partial(measure, name), *job.rate, slo, job.tries, seen, found) for name, found in each])
     else:
         for _ in range(job.rounds if job.other else 1):
             for name in servers:

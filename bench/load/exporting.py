@@ -20,6 +20,7 @@ from ...runtime.files import write_whole
 from ...runtime.hist import Hist
 from ..harness.numbers import number
 from .measuring import Measured
+from .reporting import servers
 from .sockload.sockload import OPERATIONS
 from .trust import UNANSWERED, latencies
 
@@ -71,22 +72,26 @@ def hdr_histogram(hist: Hist) -> Any:
     return out
 
 
-def write_hdr(named: Iterable[tuple[str, Measured]], path: Path) -> None:
-    """Write the log."""
-    write_whole(path, ("\n".join(hdr_lines(named, time.time())) + "\n").encode())
+def write_hdr(named: Iterable[tuple[str, Measured]], started_s: float, path: Path) -> None:
+    """Write the log. started_s: as of `hdr_lines`."""
+    write_whole(path, ("\n".join(hdr_lines(named, started_s)) + "\n").encode())
 
 
 def recorded(loads: Iterable[Measured]) -> str:
     """Arrivals and what became of them, a line a request: seconds after the start, operation, latency in us (empty:
-    unanswered), and how late it was sent. What --arrivals replay:FILE takes."""
+    unanswered), and how late it was sent. Of several loads each begins where the one before ends. What --arrivals
+    replay:FILE takes."""
     out = io.StringIO()
     out.write("# seconds,operation,latency_us,sent_late_us\n")
     table = csv.writer(out, lineterminator="\n")
+    begun = due_ns = 0
     for measured in loads:
         found = latencies(measured.result.records)
         for due, latency, lag, _, op in sorted(found.tolist()):
+            due_ns = begun + due
             told = "" if latency == UNANSWERED else f"{latency / 1e3:.3f}"
-            table.writerow([f"{due / 1e9:.9f}", OPERATIONS[op], told, f"{lag / 1e3:.3f}"])
+            table.writerow([f"{due_ns / 1e9:.9f}", OPERATIONS[op], told, f"{lag / 1e3:.3f}"])
+        begun = due_ns
     return out.getvalue()
 
 
@@ -95,7 +100,7 @@ def canvas(document: dict[str, Any]) -> Canvas:
     from ..harness.plot import Canvas
 
     arms = document["arms"]
-    message = f"a request to {document['settings']['target']} and its answer"
+    message = f"a request to {servers(document['settings'])} and its answer"
     out = Canvas(f"load: {document['settings']['target']}", message=message, n=sum(row["answered"] for row in arms))
     if document["settings"]["stops"] or document["settings"]["found"]:
         out.latency_curves(document)

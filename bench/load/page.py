@@ -22,7 +22,7 @@ from ..harness.report.page import Section
 from ..harness.report.page import page as whole_page
 from ..harness.table import machine_line, quantity
 from .measuring import Measured
-from .reporting import NAMES, report
+from .reporting import NAMES, report, servers
 from .trust import UNANSWERED, latencies
 
 DRAWN_MOST = 6  # loads that a drawing shows
@@ -70,7 +70,7 @@ def _texts(document: dict[str, Any], n: int, some: str, *more: str) -> list[str]
     """What every plot says."""
     loud = too_loud(document["canary"])
     return [
-        f"n = {n:,}; a message is a request to {document['settings']['target']} and its answer.",
+        f"n = {n:,}; a message is a request to {servers(document['settings'])} and its answer.",
         *([f"Drawn: {some}."] if some else []),
         *more,
         "Percentiles by nearest rank over all requests; unanswered requests count as infinite. No outlier is left out.",

@@ -31,6 +31,11 @@ def report(document: dict[str, Any]) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def servers(settings: dict[str, Any]) -> str:
+    """The server, or both of them."""
+    return " or ".join(name for name in (settings["target"], settings["other"]) if name)
+
+
 def _asked(settings: dict[str, Any]) -> str:
     low, high = settings["rate"]
     rate = f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
@@ -39,10 +44,12 @@ def _asked(settings: dict[str, Any]) -> str:
     fresh = ", a new one for each request" if settings["fresh"] else ""
     way = "" if settings["way"] == "kernel sockets" else f", over {settings['way']}"
     tls = f", TLS ({settings['tls']})" if settings["tls"] else ""
+    turns = f", in turns with {settings['other']}" if settings["other"] else ""
     asks = f"; {settings['workload']}: {settings['asks']}" if settings["asks"] else ""
     return (
         f"{settings['target']} ({settings['address']}): {rate} requests/s, {settings['arrivals']}, "
-        f"{settings['connections']} connections{depth}{fresh}, {settings['threads']} thread{many}{way}{tls}{asks}"
+        f"{settings['connections']} connections{depth}{fresh}, {settings['threads']} thread{many}{way}{tls}"
+        f"{turns}{asks}"
     )
 
 

@@ -7,13 +7,16 @@ a load *keeps* it if the whole interval of its percentile is below the limit, *b
 or the load was not carried, and else is *open*. The search halves between the highest rate that keeps and the lowest
 that breaks; what is open is repeated, and the samples of both times are judged together. The answer is the highest rate
 that keeps the limit, and the interval runs from there to the lowest rate above it that breaks it.
+
+Both are generators that go on after each load, so that those of two servers can take turns (`in_turns`). One that is
+not resumed was interrupted, and says so.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ...runtime.errors import CorelaneError
@@ -26,6 +29,7 @@ UNITS_US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 CLOSE = 1.05  # the search ends when both ends are so near
 FAILURES = 2  # in a row end a sweep
 OPEN_MOST = 3  # times that an open rate is offered
+INTERRUPTED = "it was interrupted"
 
 
 @dataclass(frozen=True)
@@ -84,26 +88,33 @@ def rates(low: float, high: float, count: int) -> list[float]:
     return [low * (high / low) ** (i / (count - 1)) for i in range(count)]
 
 
-def sweep(measure: Measure, ladder: list[float], limit: Limit | None, seen: Seen, out: Swept) -> None:
-    """Offer the rates of a ladder. Each load is appended to `out` and shown by `seen` as it is measured."""
-    failed, out.stop = 0, f"the highest rate that was asked for, {ladder[-1]:,.0f} requests/s, was carried"
+def in_turns(loads: list[Iterator[Measured]]) -> None:
+    """Take a load of each in turns, until all have ended or a load was interrupted."""
+    while loads:
+        for each in [*loads]:
+            measured = next(each, None)
+            if measured is None:
+                loads.remove(each)
+            elif measured.result.aborted:
+                return
+
+
+def sweep(measure: Measure, ladder: list[float], limit: Limit | None, seen: Seen, out: Swept) -> Iterator[Measured]:
+    """Offer the rates of a ladder. Each load is appended to `out`, shown by `seen` and given as it is measured."""
+    failed, first, out.stop = 0, "", INTERRUPTED
     for rate in ladder:
         measured = measure(rate)
         out.points.append(measured)
         seen(measured)
-        if measured.result.aborted:
-            out.stop = "it was interrupted"
-            return
+        yield measured
         why = measured.why_not()
         if not why and limit and limit.of(measured) > limit.us:
             why = f"{limit.name} is {limit.of(measured):.4g} us at {rate:,.0f} requests/s, over {limit.us:g} us"
         failed = failed + 1 if why else 0
-        if failed == 1:
-            out.stop = why
+        first = why if failed == 1 else first
         if failed == FAILURES:
-            return
-        if not failed:
-            out.stop = f"the highest rate that was asked for, {ladder[-1]:,.0f} requests/s, was carried"
+            break
+    out.stop = first if failed else f"the highest rate that was asked for, {ladder[-1]:,.0f} requests/s, was carried"
 
 
 @dataclass
@@ -117,6 +128,8 @@ class Found:
     why: str = ""
 
     def __str__(self) -> str:
+        if not self.points:
+            return f"nothing was tried for {self.limit}"
         if not self.keeps_rps:
             return f"no rate that was tried keeps {self.limit}{f' ({self.why})' if self.why else ''}"
         high = f"{self.breaks_rps:,.0f}" if math.isfinite(self.breaks_rps) else "not known"
@@ -126,20 +139,21 @@ class Found:
         )
 
 
-def search(measure: Measure, low: float, high: float, limit: Limit, tries: int, seen: Seen, found: Found) -> None:
+def search(
+    measure: Measure, low: float, high: float, limit: Limit, tries: int, seen: Seen, found: Found
+) -> Iterator[Measured]:
     """Search between two rates, ascending from the lower one until a rate breaks the limit, then halving. `found` is
-    filled as it goes."""
+    filled as it goes; each load is given."""
     rate, left = low, tries
     before: dict[float, list[Measured]] = {}
     opened: list[float] = []
+    found.why = INTERRUPTED
     while left > 0:
         left -= 1
         measured = measure(rate)
         found.points.append(measured)
         seen(measured)
-        if measured.result.aborted:
-            found.why = "it was interrupted"
-            return
+        yield measured
         verdict = limit.verdict(measured, before.get(rate))
         before.setdefault(rate, []).append(measured)
         if verdict == "open" and len(before[rate]) < OPEN_MOST:
@@ -152,12 +166,15 @@ def search(measure: Measure, low: float, high: float, limit: Limit, tries: int, 
             opened.append(rate)
         step = next_rate(found.keeps_rps, found.breaks_rps, opened, low, high)
         if step is None:
+            found.why = ""
             break
         rate = step
     else:
         found.why = f"{tries} loads did not come closer: give more --tries"
     if found.keeps_rps >= high and math.isinf(found.breaks_rps):
         found.why = "the highest rate that was asked for keeps it"
+    if opened and not found.keeps_rps:
+        found.why = f"of {len(opened)} rates the samples do not say whether they do: give more --seconds"
 
 
 def next_rate(keeps: float, breaks: float, opened: list[float], low: float, high: float) -> float | None:

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,7 +101,9 @@ def test_every_output(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert json.loads(page.split('id="document">')[1].split("</script>")[0]) == document
     lines = names["record"].read_text().splitlines()
     assert len(lines) == 1 + arm["sent"]
-    tag, start, length, longest_ms, text = names["hdr"].read_text().splitlines()[-1].split(",")
+    log = names["hdr"].read_text()
+    assert float(re.findall(r"StartTime: ([\d.]+) ", log)[0]) <= time.time() - 0.1  # when it began, not when it ended
+    tag, start, length, longest_ms, text = log.splitlines()[-1].split(",")
     histogram = hdrh.HdrHistogram.decode(text)
     assert histogram.get_total_count() == arm["sent"]
     assert histogram.get_value_at_percentile(50) / 1e3 == pytest.approx(arm["p50_us"], rel=2e-3)
@@ -160,11 +163,37 @@ def test_recorded_arrivals_are_replayed(port: int, tmp_path: Path, capsys: pytes
     assert document["arms"][0]["sent"] == pytest.approx(count, abs=2)
 
 
+def test_arrivals_of_several_loads_follow_one_another(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "arrivals.csv"
+    assert load(port, "--rate", "1k..2k", "--points", "2", "--record", str(path)) == 0
+    count = len(path.read_text().splitlines()) - 1
+    capsys.readouterr()
+    assert load(port, "--arrivals", f"replay:{path}", "--json", "--seconds", "10") == 0
+    assert json.loads(capsys.readouterr().out)["arms"][0]["sent"] == pytest.approx(count, abs=2)
+
+
+def test_arrivals_that_end_before_anything_is_measured(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "arrivals.csv"
+    path.write_text("0.1\n0.2\n")
+    assert load(port, "--arrivals", f"replay:{path}", "--warm", "1") == 2
+    assert "they end after 0.2 s" in capsys.readouterr().err
+
+
+def test_sweeps_of_two_servers_take_turns(port: int, capsys: pytest.CaptureFixture[str]):
+    with echo_server() as other:
+        assert load(port, "--vs", f"udp://127.0.0.1:{other}", "--rate", "500..1k", "--points", "2", "--json") == 0
+    out, err = capsys.readouterr()
+    begun = re.findall(r":(\d+): ([\d,]+) requests/s for", err)
+    assert begun == [(str(p), rate) for rate in ("500", "1,000") for p in (port, other)]
+    assert len(json.loads(out)["settings"]["stops"]) == 2
+
+
 def test_two_servers_in_turns(port: int, capsys: pytest.CaptureFixture[str]):
     with echo_server() as other:
         assert load(port, "--vs", f"udp://127.0.0.1:{other}", "--rounds", "2", "--json") == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     document = json.loads(out)
+    assert f", in turns with udp://127.0.0.1:{other}" in err
     assert [arm["name"] for arm in document["arms"]].count(f"udp://127.0.0.1:{port}") == 2
     assert len(document["arms"]) == 4
     assert len(document["settings"]["compared"]["p50"]["runs"]) == 2
@@ -182,8 +211,17 @@ def test_a_limit(port: int, capsys: pytest.CaptureFixture[str]):
     document = json.loads(capsys.readouterr().out)
     found = document["settings"]["found"][f"udp://127.0.0.1:{port}"]
     assert "p50 of 1,000,000 us at most" in found["text"]
+    assert document["settings"]["percentile"] == 0.99
     # On a machine that stalls, no rate may be carried.
     assert found["keeps_rps"] == 2000 or len(document["arms"]) == 4
+
+
+def test_the_verdict_is_about_the_percentile_of_the_limit(port: int, capsys: pytest.CaptureFixture[str]):
+    assert load(port, "--slo", "p99.9=1s", "--tries", "1", "--vs", f"udp://127.0.0.1:{port}", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["settings"]["percentile"] == 0.999
+    for arm in document["arms"]:
+        assert any("p99.9 needs" in doubt["text"] for doubt in arm["doubts"])
 
 
 @pytest.mark.usefixtures("own_imports")

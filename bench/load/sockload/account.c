@@ -24,7 +24,7 @@ static bool is_free(const struct cl_worker *w, const struct cl_conn *c)
         return c->state == CL_CONN_READY;
     if (w->s->config.fresh)
         return c->outstanding == 0;
-    return c->state == CL_CONN_READY && c->outstanding < w->s->depth;
+    return c->state == CL_CONN_READY && !c->last && c->outstanding < w->s->depth;
 }
 
 void cl_sockload_worker_offer(struct cl_worker *w, struct cl_conn *c)

@@ -183,7 +183,7 @@ void cl_sockload_conn_close(struct cl_worker *w, struct cl_conn *c)
     if (c->state == CL_CONN_READY)
         cl_count(&w->open, (uint64_t)-1);
     c->state = CL_CONN_CLOSED;
-    c->wants_out = false;
+    c->wants_out = c->last = false;
     c->in_at = c->in_len = c->out_at = c->out_len = c->need = 0;
 }
 

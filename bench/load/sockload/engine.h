@@ -45,6 +45,7 @@ struct cl_conn {
     uint8_t state;
     uint8_t queued; /* in the worker's queue of free connections */
     bool wants_out; /* to be told of room to write */
+    bool last;      /* the server said that it ends it: nothing more is sent on it */
     uint32_t first, outstanding;
     struct cl_request *ring;
     uint8_t *in, *out;

@@ -1,7 +1,8 @@
 /* HTTP/1.1 GETs (RFC 9112), one after the other on a connection that stays open. Of an answer are read: the status, and
- * how long its body is (Content-Length, chunked, or until the connection ends). 200 to 299 is a hit, 300 to 399 a miss
- * (what is elsewhere, or has not changed, costs less), 400 and more an error. Interim answers (1xx) are passed over.
- * Bodies are counted and thrown away. Not read: trailers' meaning, compression, redirects. */
+ * how long its body is (Content-Length, chunked, or until the connection ends), and whether it is the connection's last
+ * (section 9.3). 200 to 299 is a hit, 300 to 399 a miss (what is elsewhere, or has not changed, costs less), 400 and
+ * more an error. Interim answers (1xx) are passed over. Bodies are counted and thrown away. Not read: trailers'
+ * meaning, compression, redirects. */
 #include "engine.h"
 
 #include <ctype.h>
@@ -24,10 +25,10 @@ static int64_t write_request(const struct cl_sockload *s, const struct cl_reques
     return n < 0 || (uint64_t)n >= room ? -1 : n;
 }
 
-/* What a header of the answer says about its body. */
+/* What a header of the answer says about its body, and about the connection. */
 struct body {
     uint64_t length;
-    bool known, chunked;
+    bool known, chunked, last;
 };
 
 static bool is_named(const uint8_t *line, uint64_t n, const char *name)
@@ -62,7 +63,7 @@ static bool number_of(const uint8_t *line, uint64_t n, uint64_t *out)
 static bool read_headers(const uint8_t *in, uint64_t head, struct body *body)
 {
     const uint8_t *at = memchr(in, '\n', head);
-    *body = (struct body){0};
+    *body = (struct body){.last = !memcmp(in, "HTTP/1.0", 8)};
     for (at++; at < in + head - 2;) {
         const uint8_t *end = memchr(at, '\r', (size_t)(in + head - at));
         uint64_t n = (uint64_t)(end - at);
@@ -73,6 +74,8 @@ static bool read_headers(const uint8_t *in, uint64_t head, struct body *body)
         }
         if (is_named(at, n, "transfer-encoding") && has_word(at, n, "chunked"))
             body->chunked = true;
+        if (is_named(at, n, "connection"))
+            body->last = has_word(at, n, "close") || (body->last && !has_word(at, n, "keep-alive"));
         at = end + 2;
     }
     return true;
@@ -106,6 +109,8 @@ static int64_t chunks(const uint8_t *in, uint64_t n, uint64_t *need)
             *need = at + size + 2;
             return 0;
         }
+        if (memcmp(in + at + size, "\r\n", 2))
+            return -1;
         at += size + 2;
     }
     for (;;) { /* trailers, up to an empty line */
@@ -164,6 +169,7 @@ static int64_t read_answer(const struct cl_sockload *s, const struct cl_request 
             return -1;
         *need = (uint32_t)cl_min(skipped + head + more, (uint64_t)UINT32_MAX);
         *worth = status < 300 ? CL_SOCKLOAD_HIT : status < 400 ? CL_SOCKLOAD_MISS : CL_SOCKLOAD_ERROR;
+        *worth |= body.last ? CL_SOCKLOAD_LAST : 0;
         return length == -2 ? 0 : (int64_t)(skipped + head) + length;
     }
 }

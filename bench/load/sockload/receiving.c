@@ -34,6 +34,8 @@ static bool take_answers(struct cl_worker *w, struct cl_conn *c, uint64_t came, 
         if (have < c->need && !end)
             return true;
         int64_t n = w->s->protocol->read(w->s, cl_sockload_oldest(w, c), c->in + c->in_at, have, end, &worth, &need);
+        c->last |= n > 0 && worth & CL_SOCKLOAD_LAST;
+        worth &= ~(uint32_t)CL_SOCKLOAD_LAST;
         if (n < 0 || worth_telling(n, worth))
             cl_sockload_worker_hear(w, c->in + c->in_at, n < 0 ? have : (uint32_t)n);
         if (n < 0) {
@@ -59,12 +61,14 @@ static void take_datagram(struct cl_worker *w, struct cl_conn *c, const uint8_t 
 {
     uint32_t worth = CL_SOCKLOAD_WRONG, need = 0;
     if (!w->by_id) {
-        if (!c->outstanding)
+        if (!c->outstanding) {
             w->counts.stray++;
-        else if (w->s->protocol->read(w->s, cl_sockload_oldest(w, c), in, n, true, &worth, &need) > 0)
-            answered(w, c, worth, came);
-        else
-            answered(w, c, CL_SOCKLOAD_WRONG, came);
+            return;
+        }
+        bool right = w->s->protocol->read(w->s, cl_sockload_oldest(w, c), in, n, true, &worth, &need) > 0;
+        if (!right)
+            cl_sockload_worker_hear(w, in, n);
+        answered(w, c, right ? worth : CL_SOCKLOAD_WRONG, came);
         return;
     }
     struct cl_sockload_head head;

@@ -61,6 +61,7 @@
 #define CL_SOCKLOAD_STORED 2
 #define CL_SOCKLOAD_ERROR 3 /* the server says that it failed */
 #define CL_SOCKLOAD_WRONG 4 /* another answer than was to come */
+#define CL_SOCKLOAD_LAST 16 /* beside HIT to ERROR: the server ends the connection after it */
 #define CL_SOCKLOAD_IS_WRONG -1
 
 /* What an echo request begins with, little-endian; the answer begins with the same. A reference server (reference/)

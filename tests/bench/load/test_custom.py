@@ -71,6 +71,30 @@ def test_without_a_reply_function_the_answer_is_the_request(doubler: int):
     assert found["answered"] == 0
 
 
+def test_a_wrong_datagram_is_kept_for_a_person():
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while (got := server.recvfrom(100))[0] != b"end":
+            server.sendto(b"no such letter\n", got[1])
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        port = server.getsockname()[1]
+        asked = Asked(protocol="custom", address="127.0.0.1", port=port, udp=True, functions=compiled(request, reply))
+        with SockLoad(asked) as load:
+            load.connect()
+            result = load.run(500, 0.1)
+    finally:
+        server.sendto(b"end", server.getsockname())
+        thread.join(20)
+        server.close()
+    assert result.counts["wrong"] > 0
+    assert result.heard == "no such letter"
+
+
 def test_what_numba_cannot_compile_is_said():
     def opens(out: np.ndarray, number: int) -> int:
         return open("x")

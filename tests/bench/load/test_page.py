@@ -43,7 +43,7 @@ class Load:
 @pytest.fixture
 def document() -> dict[str, Any]:
     with Session("corelane load", seconds=0.05, progress=io.StringIO()) as session:
-        session.settings |= {"target": "udp://a", "found": {}}
+        session.settings |= {"target": "udp://a", "other": None, "found": {}}
         for rate in (100.0, 1000.0):
             row = {"offered_rps": rate, "achieved_rps": rate, "sent": N, "answered": N, "doubts": []}
             row |= {f"{p}_us": us for p, us in (("p50", 5.0), ("p90", 6.0), ("p99", 9.0), ("p999", 50.0))}

@@ -9,7 +9,7 @@ import pytest
 
 from corelane.bench.harness.openloop import Point
 from corelane.bench.load.measuring import Measured
-from corelane.bench.load.searching import Found, Limit, Swept, next_rate, rates, search, sweep
+from corelane.bench.load.searching import Found, Limit, Swept, in_turns, next_rate, rates, search, sweep
 from corelane.bench.load.sockload.sockload import COUNTS, Result
 from corelane.bench.load.trust import Samples, interval
 from corelane.runtime.hist import Hist
@@ -55,7 +55,7 @@ def nobody(measured: Measured) -> None:
 def test_the_search_finds_the_border_and_its_interval_holds_it(seed: int, us: float):
     limit, server = Limit(0.99, us), Formula(seed)
     found = Found(limit)
-    search(server, 500, 1e6, limit, 40, nobody, found)
+    in_turns([search(server, 500, 1e6, limit, 40, nobody, found)])
     border = true_border(limit)
     assert found.keeps_rps < border * 1.02
     assert found.breaks_rps > border * 0.98
@@ -66,14 +66,21 @@ def test_the_search_finds_the_border_and_its_interval_holds_it(seed: int, us: fl
 
 def test_no_rate_keeps_an_impossible_limit():
     found = Found(Limit(0.99, 1.0))
-    search(Formula(), 1000, 1e6, found.limit, 40, nobody, found)
+    in_turns([search(Formula(), 1000, 1e6, found.limit, 40, nobody, found)])
     assert found.keeps_rps == 0
     assert str(found).startswith("no rate that was tried keeps p99 of 1 us at most")
 
 
+def test_few_samples_keep_nothing_and_that_is_said():
+    found = Found(Limit(0.99, 1000.0))
+    in_turns([search(Formula(n=20), 1000, 4000, found.limit, 40, nobody, found)])
+    assert found.keeps_rps == 0
+    assert "of 3 rates the samples do not say" in str(found)
+
+
 def test_the_highest_rate_asked_for_may_keep_it():
     found = Found(Limit(0.99, 1e6))
-    search(Formula(), 1000, 8000, found.limit, 40, nobody, found)
+    in_turns([search(Formula(), 1000, 8000, found.limit, 40, nobody, found)])
     assert found.keeps_rps == 8000
     assert math.isinf(found.breaks_rps)
     assert "the highest rate that was asked for keeps it" in str(found)
@@ -81,7 +88,7 @@ def test_the_highest_rate_asked_for_may_keep_it():
 
 def test_tries_end_a_search():
     server, found = Formula(), Found(Limit(0.99, 150.0))
-    search(server, 500, 1e6, found.limit, 3, nobody, found)
+    in_turns([search(server, 500, 1e6, found.limit, 3, nobody, found)])
     assert len(server.asked) == 3
     assert "3 loads did not come closer" in found.why
 
@@ -101,14 +108,14 @@ def test_where_to_look_next():
 
 def test_a_sweep_ends_at_the_second_failure_and_says_why_the_first():
     server, out = Formula(), Swept()
-    sweep(server, [10_000, 40_000, 60_000, 80_000, 100_000], None, nobody, out)
+    in_turns([sweep(server, [10_000, 40_000, 60_000, 80_000, 100_000], None, nobody, out)])
     assert server.asked == [10_000, 40_000, 60_000, 80_000]
     assert "60,000 requests/s offered" in out.stop
 
 
 def test_a_sweep_ends_at_its_limit():
     server, out = Formula(), Swept()
-    sweep(server, [1000, 20_000, 40_000, 45_000, 48_000], Limit(0.99, 300.0), nobody, out)
+    in_turns([sweep(server, [1000, 20_000, 40_000, 45_000, 48_000], Limit(0.99, 300.0), nobody, out)])
     assert server.asked == [1000, 20_000, 40_000, 45_000]
     assert out.stop.startswith("p99 is ")
     assert "over 300 us" in out.stop
@@ -116,6 +123,65 @@ def test_a_sweep_ends_at_its_limit():
 
 def test_a_sweep_may_come_to_its_end():
     server, out = Formula(), Swept()
-    sweep(server, rates(1000, 16_000, 5), None, nobody, out)
+    in_turns([sweep(server, rates(1000, 16_000, 5), None, nobody, out)])
     assert server.asked == pytest.approx([1000, 2000, 4000, 8000, 16_000])
     assert "16,000 requests/s, was carried" in out.stop
+
+
+class Noted(Formula):
+    """One of two servers that are loaded in turns. left: loads until somebody interrupts."""
+
+    def __init__(self, name: str, order: list[str], left: int = 1000) -> None:
+        super().__init__()
+        self.name, self.order, self.left = name, order, left
+
+    def __call__(self, rate: float) -> Measured:
+        measured = super().__call__(rate)
+        self.order.append(self.name)
+        self.left -= 1
+        measured.result.aborted = self.left == 0
+        return measured
+
+
+def test_sweeps_of_two_servers_take_turns():
+    order: list[str] = []
+    one, other = Swept(), Swept()
+    long, short = [1000, 2000, 4000, 8000], [1000, 2000]
+    in_turns([sweep(Noted("a", order), long, None, nobody, one), sweep(Noted("b", order), short, None, nobody, other)])
+    assert "".join(order) == "ababaa"
+    assert "8,000 requests/s, was carried" in one.stop
+    assert "2,000 requests/s, was carried" in other.stop
+
+
+def test_an_interrupt_ends_the_sweeps_of_both():
+    order: list[str] = []
+    one, other = Swept(), Swept()
+    ladder = [1000, 2000, 4000, 8000]
+    in_turns(
+        [sweep(Noted("a", order, 2), ladder, None, nobody, one), sweep(Noted("b", order), ladder, None, nobody, other)]
+    )
+    assert "".join(order) == "aba"
+    assert one.stop == other.stop == "it was interrupted"
+
+
+def test_an_interrupt_before_the_second_server_leaves_it_untried():
+    limit = Limit(0.99, 1000.0)
+    one, other = Found(limit), Found(limit)
+    servers = [(Noted("a", [], 1), one), (Noted("b", []), other)]
+    in_turns([search(server, 500, 1e6, limit, 40, nobody, found) for server, found in servers])
+    assert "it was interrupted" in str(one)
+    assert str(other) == "nothing was tried for p99 of 1,000 us at most"
+
+
+def test_an_interrupt_ends_the_searches_of_both():
+    order: list[str] = []
+    limit = Limit(0.99, 1000.0)
+    one, other = Found(limit), Found(limit)
+    in_turns(
+        [
+            search(Noted("a", order, 2), 500, 1e6, limit, 40, nobody, one),
+            search(Noted("b", order), 500, 1e6, limit, 40, nobody, other),
+        ]
+    )
+    assert "".join(order) == "aba"
+    assert one.why == other.why == "it was interrupted"

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,7 +130,8 @@ def test_a_full_server_says_so():
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
-    """Answers /KEY with a body of its own, /chunked in chunks, /old by ending the connection; else 404."""
+    """Answers /KEY with a body of its own, /chunked in chunks, /old by ending the connection; /last says that it ends
+    the connection, and does so a little later; /none: 404."""
 
     protocol_version = "HTTP/1.1"
 
@@ -149,8 +151,13 @@ class Pages(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self.send_header("Content-Length", str(len(body)))
+            if self.path == "/last":
+                self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
+        if self.path == "/last":
+            self.wfile.flush()
+            time.sleep(0.005)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -168,7 +175,7 @@ def web() -> Iterator[str]:
             thread.join(20)
 
 
-@pytest.mark.parametrize("path", ["/", "/{key}", "/chunked", "/old"])
+@pytest.mark.parametrize("path", ["/", "/{key}", "/chunked", "/old", "/last"])
 def test_http(web: str, path: str):
     counts = load(plan(web + path, connections=2), 200).result.counts
     assert counts["answered"] == counts["hits"] == counts["offered"] > 0

@@ -10,6 +10,7 @@ from corelane.bench.load.sockload.sockload import Asked, SockLoad
 from corelane.runtime.errors import CorelaneError
 
 HIT, MISS, STORED, ERROR, WRONG = range(5)
+LAST = 16
 
 
 def engine(protocol: str, **options: object) -> SockLoad:
@@ -156,12 +157,30 @@ def test_http_answers():
         b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello!0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70000,
     ],
 )
 def test_what_is_no_http(answer: bytes):
     with engine("http") as load:
         assert load.judge(answer, "get")[0] < 0
+
+
+@pytest.mark.parametrize(
+    ("head", "worth"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", HIT),
+        (b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n", HIT),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n", HIT | LAST),
+        (b"HTTP/1.1 200 OK\r\nconnection: Upgrade, Close\r\n", HIT | LAST),
+        (b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n", ERROR | LAST),
+        (b"HTTP/1.0 200 OK\r\n", HIT | LAST),
+        (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n", HIT),
+    ],
+)
+def test_http_says_which_answer_is_the_last(head: bytes, worth: int):
+    with engine("http") as load:
+        assert taken_only_whole(load, head + b"Content-Length: 1\r\n\r\nx", "get") == worth
 
 
 def test_echo_answers_are_the_requests():
