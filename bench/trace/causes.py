@@ -151,9 +151,11 @@ def measure(session: Session) -> None:
     for word in WORDS:
         session.say(f"a service that is slow for a reason: {word}")
         found.append(judged(word, draw, session.two_cores[1]))
-    session.settings["causes"] = [
-        [one.word, one.named or "nothing", one.stage, one.load.rate, one.load.burst, one.load.seed] for one in found
-    ]
+    session.table(
+        "Causes of examples/slow.py, each under a load that is drawn",
+        ["cause", "named", "stage that is blamed for p99", "requests/s", "burst", "seed"],
+        [[one.word, one.named or "nothing", one.stage, one.load.rate, one.load.burst, one.load.seed] for one in found],
+    )
     session.settings["causes seed"] = SEED
     unclear = [one.word for one in found if one.right is None]
     if unclear:

@@ -88,8 +88,12 @@ def measure(session: Session) -> None:
     """The figure, and who was taken for whom."""
     session.say("delays at stages, in virtual time")
     found = drawn(TRIALS, SEED)
-    confusion = Counter((one.cause, blame.name_of(one.named) or "nothing") for one in found)
-    session.settings["blamed"] = [[cause, named, n] for (cause, named), n in sorted(confusion.items())]
+    confusion = Counter((one.cause, blame.name_of(one.named) or "nothing", one.right) for one in found)
+    session.table(
+        "Blame by what delays a request: the stage that is named first, and how often",
+        ["cause", "named", "trials", "right"],
+        [[cause, named, n, right] for (cause, named, right), n in sorted(confusion.items())],
+    )
     session.settings["delay"] = f"{DELAY_US:g} us, 1 of {ONE_IN} requests, {REQUESTS} a trial, virtual time"
     session.figure("trace.blame_right", sum(one.right for one in found) / len(found))
     session.settings["delay seed"] = SEED

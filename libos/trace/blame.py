@@ -211,9 +211,12 @@ def lines_of(blame: Blame) -> list[str]:
     first = blame.first
     share = dict(blame.shares).get(first, blame.shares[0][1])
     said = "makes" if blame.alone else "makes the most, and no stage makes it alone:"
+    part = f"{share:.0%} of the excess"
+    if share > 1.1:
+        part = f"the excess and more ({share:.0%}, as other stages are shorter in slow ones)"
     lines = [
         head,
-        f"  {name_of(first)} {said} {share:.0%} of the excess: {blame.slow_us:.1f} us in the slowest "
+        f"  {name_of(first)} {said} {part}: {blame.slow_us:.1f} us in the slowest "
         f"{blame.n_slow:,}, {blame.ordinary_us:.1f} in ordinary ones",
     ]
     others = [(path, part) for path, part in blame.shares if path != first[: len(path)] and part >= 0.01]

@@ -2,8 +2,9 @@
 
 A file is a line of JSON (`Head`, with the format's number), another one (`Ran`, or null) and behind them records as in
 a segment. It is the user's own (mode 0600), and there as a whole or not at all. A folder has a budget of bytes and of
-files: the oldest go first, by their names, which begin with the time in UTC. What is in a file is read as what a
-stranger wrote: bounded, and each record only if it is one.
+files: the oldest go first, by their names, which begin with the time in UTC. A name is behind all others even if the
+system's clock was set back. What is in a file is read as what a stranger wrote: bounded, and each record only if it is
+one.
 """
 
 from __future__ import annotations
@@ -91,14 +92,20 @@ def _document(ran: Ran) -> dict[str, Any]:
 
 
 def _free_name(folder: Path, head: Head) -> str:
+    """One behind all others, whatever the clock says."""
     app = re.sub(r"[^A-Za-z0-9_.:-]", "_", head.name) or "_"
-    ms = int(head.at * 1000)
-    while True:
-        stamp = datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
-        name = f"{stamp:%Y%m%dT%H%M%S}.{ms % 1000:03}Z-{app}-{head.pid}.trace"
-        if not (folder / name).exists():
-            return name
-        ms += 1  # another runtime of this process, in the same one
+    ms = max([int(head.at * 1000), *(_ms_of(name) + 1 for name in names(folder))])
+    stamp = datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
+    return f"{stamp:%Y%m%dT%H%M%S}.{ms % 1000:03}Z-{app}-{head.pid}.trace"
+
+
+def _ms_of(name: str) -> int:
+    """The time that a name begins with, in ms since 1970; 0: it is none."""
+    try:
+        stamp = datetime.datetime.strptime(name[:19], "%Y%m%dT%H%M%S.%f")
+    except ValueError:
+        return 0
+    return round(stamp.replace(tzinfo=datetime.UTC).timestamp() * 1000)
 
 
 def _own(folder: Path) -> None:

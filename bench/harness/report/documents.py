@@ -140,8 +140,10 @@ def _link(bench: str) -> Html:
 def _why(document: Document, fig: Mapping[str, Any]) -> list[Html | str]:
     """What the run itself says: the same taken in another way, and where the benchmark's curves stopped."""
     told: list[Html | str] = [beside(dict(fig))] if fig.get("beside") else []
-    stops = document["settings"].get("stops_because", {})
-    because = [f"{arm} stops: {why['resource']}" for arm, why in stops.items()]
+    stops: dict[str, list[str]] = {}
+    for arm, why in document["settings"].get("stops_because", {}).items():
+        stops.setdefault(why["resource"], []).append(arm)
+    because = [f"{resource} stops {', '.join(arms)}" for resource, arms in stops.items()]
     if because:
         told.append(el("span", f"{'; ' if told else ''}{'; '.join(because)}", class_="soft"))
     return told or ["see the benchmark"]
@@ -213,14 +215,21 @@ def _arms(name: str, document: Document, ids: Numbered) -> Iterator[Html]:
 def _told(document: Document, ids: Numbered) -> Iterator[Html]:
     """Tables that the benchmark made itself."""
     for each in document["settings"].get("tables", ()):
-        yield table(ids, each["title"], each["head"], ([quantity(cell) for cell in row] for row in each["rows"]))
+        rows = [[quantity(cell) for cell in row] for row in each["rows"]]
+        yield table(ids, each["title"], each["head"], rows, words=_words_of(each["rows"]))
 
 
 def _values(rows: Sequence[Mapping[str, Any]], keys: Iterable[str], caption: str, ids: Numbered) -> Html:
     titles = dict(LOAD_COLUMNS)
     kept = [key for key in keys if any(row.get(key) is not None for row in rows)]
     head = ["arm", *(titles.get(key, key.replace("_", " ")) for key in kept)]
-    return table(ids, caption, head, ([row["name"], *(_cell(row, key) for key in kept)] for row in rows))
+    words = _words_of([[row["name"], *(row.get(key) for key in kept)] for row in rows])
+    return table(ids, caption, head, ([row["name"], *(_cell(row, key) for key in kept)] for row in rows), words)
+
+
+def _words_of(rows: Sequence[Sequence[object]]) -> set[int]:
+    """Columns that are read as words: the first, and those with text in them."""
+    return {0} | {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str) and cell != "inf"}
 
 
 def _cell(row: Mapping[str, Any], key: str) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html
 import itertools
+import re
 from collections.abc import Container, Iterable, Sequence
 
 VOID = frozenset({"br", "hr", "meta"})
+_TAG = re.compile("<[^>]*>")
+LONG = 24  # letters of a cell from which on it may have several lines
 
 
 class Html(str):
@@ -70,22 +73,22 @@ def table(
     rows: Iterable[Sequence[object]],
     words: Container[int] = (0,),
 ) -> Html:
-    """A table that scrolls by itself where it is wider than the page. words: columns without numbers. The first cell of
-    a row is its head."""
+    """A table that scrolls by itself where it is wider than the page; its caption does not. words: columns without
+    numbers. The first cell of a row is its head."""
     ident = ids("table")
 
-    def look(column: int) -> str | None:
-        return None if column in words else "number"
+    def cell(name: str, column: int, content: object, scope: str | None) -> Html:
+        made = joined([content])
+        look = "number" if column not in words else "long" if len(_TAG.sub("", made)) >= LONG else None
+        return el(name, made, scope=scope, class_=look)
 
-    heads = [el("th", cell, scope="col", class_=look(i)) for i, cell in enumerate(head)]
+    heads = [el("th", content, scope="col", class_=None if i in words else "number") for i, content in enumerate(head)]
     body = [
-        el(
-            "tr",
-            [el("th", cell, scope="row") if i == 0 else el("td", cell, class_=look(i)) for i, cell in enumerate(row)],
-        )
+        el("tr", [cell("td" if i else "th", i, content, None if i else "row") for i, content in enumerate(row)])
         for row in rows
     ]
-    inner = el("table", el("caption", caption, id=ident), el("thead", el("tr", heads)), el("tbody", body))
+    named = el("caption", el("span", caption), id=ident)
+    inner = el("table", named, el("thead", el("tr", heads)), el("tbody", body))
     return el("div", inner, class_="scroll", role="region", tabindex="0", aria_labelledby=ident)
 
 

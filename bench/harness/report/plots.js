@@ -27,7 +27,7 @@
     const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough) ?? 10 * power;
     const out = [];
     for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) out.push(i * step);
-    return out;
+    return out.length >= 2 || most > 8 ? out : evenTicks(low, high, 2 * Math.max(most, 1)); // two make a scale
   }
 
   function ticks(axis, view, most) {
@@ -65,8 +65,19 @@
       this.data = JSON.parse(root.querySelector("script").textContent);
       this.hidden = new Set();
       this.named = this.data.y.names.length > 0;
+      this.shapes();
       this.all();
       this.listen();
+    }
+
+    // In the legend what the series has in the drawing: without colours they are told apart by it.
+    shapes() {
+      for (const button of this.root.querySelectorAll("[data-series]")) {
+        const mark = this.data.marks.find((m) => m.marker && m.series === Number(button.dataset.series));
+        if (!mark) continue;
+        const d = (SHAPES[mark.marker] ?? circle)(14, 6), look = mark.marker === "hollow" ? "hollow" : "fill";
+        button.querySelector("circle")?.replaceWith(this.element("path", { d, class: look }));
+      }
     }
 
     all() {

@@ -80,7 +80,7 @@ void cl_tcpload_ask(struct cl_tcpload *load, struct conn *c, uint64_t intended, 
     else
         c->end += request_bytes(load, c);
     c->intended = intended;
-    c->phase = (uint8_t)phase;
+    c->phase = (uint16_t)phase;
     c->got = 0;
     c->flags |= BUSY;
     load->outstanding++;
@@ -164,8 +164,8 @@ static void established(struct cl_tcpload *load, struct conn *c, const struct se
     c->edge = s->ack + s->window; /* not scaled in a SYN */
     c->mss = (uint16_t)cl_min(s->mss ? s->mss : MSS_DEFAULT, load->mss);
     if (s->scale != 255 && !load->config.plain) {
-        c->snd_scale = s->scale;
-        c->rcv_scale = (uint8_t)load->window_scale;
+        c->snd_scale = s->scale & 15;
+        c->rcv_scale = load->window_scale & 15;
     }
     if (s->has_times && !load->config.plain) {
         c->flags |= TIMES;

@@ -54,10 +54,12 @@ struct conn {
     uint32_t ack_ms;
     uint16_t out_place, in_place; /* with a script, out_place is the line */
     uint16_t flags, mss;
-    uint8_t state, phase;
-    uint8_t snd_scale, rcv_scale;
+    uint16_t phase;
+    uint8_t state;
+    uint8_t snd_scale : 4, rcv_scale : 4;
 } CL_ALIGNED(CL_CACHELINE);
 _Static_assert(sizeof(struct conn) == CL_CACHELINE, "a request touches one line");
+_Static_assert(CL_TCPLOAD_MAX_PHASES <= UINT16_MAX, "a connection knows the phase of its request");
 
 /* Numbers in the order in which they came. As large as what may be in it, so pushing never fails. */
 struct ring {

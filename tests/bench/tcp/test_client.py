@@ -137,6 +137,16 @@ def test_phases_share_a_run_and_another_follows(link: links.Link) -> None:
         assert load.other()["opened"] == 8
 
 
+def test_a_request_counts_in_its_phase_however_many_there_are(link: links.Link) -> None:
+    """The last of 600 is the one that asks."""
+    with link.client("ask", connections=4, limits=PATIENT) as load:
+        load.start((*[Phase(0.0001, 0)] * 599, Phase(0.02, 10_000)))
+        load.wait()
+        windows = load.result().windows
+    assert [i for i, window in enumerate(windows) if window.answered] == [599]
+    assert windows[599].offered == windows[599].answered == windows[599].latency.count > 100
+
+
 def test_a_run_can_be_ended(link: links.Link) -> None:
     with link.client("ask", connections=4) as load:
         load.start((Phase(1000.0, 1000.0),))

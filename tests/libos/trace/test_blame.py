@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy
 import pytest
@@ -80,6 +81,14 @@ def test_two_causes_that_are_alike_are_both_told() -> None:
     assert found.first in (("inbox", "waits"), ("handler", "runs"))
     assert {path[0] for path, share in found.shares[:2] if share > 0.2} == {"inbox", "handler"}
     assert "no stage makes it alone" in "\n".join(lines_of(found))
+
+
+def test_a_stage_that_makes_more_than_the_excess_is_told_so() -> None:
+    """Requests that wait for long in the ring and are handled faster than others."""
+    found = blamed(delayed("ring", 1))
+    most, more = (lines_of(replace(found, shares=((found.first, share),)))[1] for share in (0.99, 1.71))
+    assert "makes 99% of the excess: " in most
+    assert "makes the excess and more (171%, as other stages are shorter in slow ones): " in more
 
 
 def test_within_a_stage_blame_stops_where_its_parts_share_it() -> None:

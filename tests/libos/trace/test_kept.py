@@ -100,6 +100,21 @@ def test_the_oldest_go_first(tmp_path: Path) -> None:
     assert other.stat().st_size == MIB, "what is no trace of ours is left alone"
 
 
+def test_the_newest_stays_the_last_when_the_clock_is_set_back(tmp_path: Path) -> None:
+    """By an hour, and there is room for two."""
+    before, after, later = (
+        keep(tmp_path, replace(HEAD, at=HEAD.at + second), records(), MIB, 2) for second in (0, -3600, -3599)
+    )
+    assert names(tmp_path) == [after.name, later.name]
+    assert before.name < after.name < later.name
+    assert load(later)[0].at == HEAD.at - 3599, "what the clock said is in it"
+
+
+def test_a_name_that_is_no_time_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "20269999T000000.000Z-kv-1.trace").write_bytes(b"x")
+    assert keep(tmp_path, HEAD, records(), MIB, 4).name == "20231114T221320.250Z-kv-42.trace"
+
+
 def test_what_was_left_half_written_goes_too(tmp_path: Path) -> None:
     half = tmp_path / "20200101T000000.000Z-kv-1.trace.new"
     half.write_bytes(b"x")

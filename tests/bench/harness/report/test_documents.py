@@ -64,7 +64,7 @@ def test_what_fell_short_comes_first_with_its_reasons(measured: dict[str, Any]) 
     short = page.texts["short"]
     assert "echo.rps_per_core" in short
     assert "a reflector: 2,000,000" in short
-    assert "ours stops: worker busy" in short
+    assert "worker busy stops ours, theirs <b>&amp;</b>" in short
     assert "there was no <script>alert(1)</script>" in short
     assert "it needs a second core" in short
     assert "needs root" in short
@@ -105,9 +105,14 @@ def test_the_section_of_a_benchmark_has_everything(measured: dict[str, Any]) -> 
 
 def test_the_section_has_tables_of_the_benchmarks_own(measured: dict[str, Any]) -> None:
     document = copy.deepcopy(measured)
-    document["settings"]["tables"] = [{"title": "Work by load", "head": ["arm", "0.1"], "rows": [["ours", 4321.5]]}]
+    head, row = ["arm", "0.1", "named"], ["ours", 4321.5, "lock"]
+    document["settings"]["tables"] = [{"title": "Work by load", "head": head, "rows": [row]}]
     text = " ".join(page_of(document).texts["bench-echo"].split())
-    assert "Work by load arm 0.1 ours 4322" in text
+    assert "Work by load arm 0.1 named ours 4322 lock" in text
+    whole = Measured()
+    whole.add(document, "No plot: this is a test.")
+    row_of_it = '<th scope="row">ours</th><td class="number">4322</td><td>lock</td>'
+    assert row_of_it in report(whole, "corelane bench all"), "words are no numbers"
 
 
 def test_the_document_is_in_the_page(measured: dict[str, Any]) -> None:

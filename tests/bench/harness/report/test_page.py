@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from browser import Browser, Tab, opened
 
+from corelane.bench.harness.figure import COLOURS, Axis, Figure, Mark, Panel
 from corelane.bench.harness.report.documents import Measured, report
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'corelane[plot]'")
@@ -89,6 +90,50 @@ def test_landmarks_names_and_tables(browser: Browser, path: Path) -> None:
         assert all(b - a <= 1 for a, b in itertools.pairwise(levels)), "no level is left out"
         small = '[...document.querySelectorAll("main button")].filter(b => b.offsetHeight && b.offsetHeight < 24)'
         assert tab.evaluate(f"{small}.length") == 0, "WCAG 2.2, 2.5.8"
+
+
+NARROW = """[...document.querySelectorAll("td.long, tbody th.long")]
+    .filter(e => e.offsetParent && e.getBoundingClientRect().width < 0.5 * 360).map(e => e.outerHTML.slice(0, 100))"""
+CAPTIONS = """[...document.querySelectorAll("caption span")]
+    .filter(e => e.getBoundingClientRect().right > innerWidth).map(e => e.textContent)"""
+
+
+def test_tables_that_scroll_can_be_read(browser: Browser, path: Path) -> None:
+    """Where there is little room, words are not put below each other one by one, and a table's name stays."""
+    with opened(browser, path, WIDTHS[0]) as tab:
+        assert tab.evaluate('document.querySelectorAll("td.long").length') > 0
+        assert tab.evaluate(NARROW) == []
+        assert tab.evaluate(CAPTIONS) == []
+        scrolled = '(e => { e.scrollLeft = 200; return e.querySelector("caption span").getBoundingClientRect().left; })'
+        wide = '[...document.querySelectorAll(".scroll")].find(e => e.scrollWidth > e.clientWidth + 200)'
+        assert tab.evaluate(f"{scrolled}({wide})") >= 0
+
+
+def test_a_scale_has_two_numbers_and_the_legend_shows_the_markers(
+    browser: Browser, measured: dict[str, Any], tmp_path: Path
+) -> None:
+    """From 0.1 to 0.9 there is one multiple of 0.5."""
+    marks = [
+        Mark("line", ((0.2, 1.0), (0.8, 3.0)), "a", COLOURS[0], "-", "s"),
+        Mark("line", ((0.2, 3.0), (0.8, 2.0)), "b", COLOURS[1], "--", "^"),
+    ]
+    panel = Panel(Axis("load (1)", 0.05, 0.95), Axis("p99 (us)", 0.5, 4.0), marks, ["a", "b"])
+    whole = Measured()
+    texts = (
+        "n = 10; a message is a request.",
+        "A processor, Linux 6.18, cores 0,1 of 2, clock tsc.",
+        "No outlier is left out. Percentiles by nearest rank. Curves end at 3.",
+    )
+    whole.add(measured, Figure("a title", texts, [panel], ["a"], ["a"]))
+    made = tmp_path / "index.html"
+    made.write_text(report(whole, "corelane bench all"))
+    with opened(browser, made, WIDTHS[0]) as tab:
+        below = '[...document.querySelectorAll(".view svg text[text-anchor=middle]")].map(t => t.textContent)'
+        assert len(tab.evaluate(below)) >= 2
+        shapes = '[...document.querySelectorAll(".legend svg path.fill")].map(p => p.getAttribute("d"))'
+        square, triangle = tab.evaluate(shapes)
+        assert square != triangle
+        assert tab.errors == []
 
 
 def first_curve(tab: Tab) -> str:
