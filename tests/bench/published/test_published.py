@@ -48,7 +48,8 @@ def test_every_published_policy_has_its_claim():
 @pytest.mark.parametrize("name", ["optimus", "nexus", "darc"])
 def test_a_setting_chosen_after_results_is_run_as_it_was_before_too(name):
     claim = next(claim for claim in claims.CLAIMS if claim.policy == name)
-    assert claim.first and claim.why
+    assert claim.first
+    assert claim.why
     *_, (before, speeds, where) = claims.settings_of(claim)
     assert where == claims.FIRST
     assert speeds == claims.EQUAL
