@@ -134,7 +134,7 @@ def dispersed(rng: Any, cores: int) -> Load:
     return Load(kinds, jobs(_arrivals(rng, work, cores, 0.7), work, long.astype(np.int64)))
 
 
-def sessions(rng: Any, cores: int) -> Load:
+def sessions(rng: Any, cores: int, load: float = 8.0) -> Load:
     """Requests to five models, eight times as many as the cores could serve one at a time: about as many as they can
     in batches within the limits."""
     kinds = tuple(
@@ -143,7 +143,12 @@ def sessions(rng: Any, cores: int) -> Load:
     )
     alone = np.array([1e3 * (fixed + item) for fixed, item, _ in SESSIONS])
     kind = rng.integers(0, len(SESSIONS), 20_000)
-    return Load(kinds, jobs(_arrivals(rng, alone[kind], cores, 8.0), alone[kind], kind))
+    return Load(kinds, jobs(_arrivals(rng, alone[kind], cores, load), alone[kind], kind))
+
+
+def few_sessions(rng: Any, cores: int) -> Load:
+    """The same, three times as many as could be served one at a time: larger batches answer all in time."""
+    return sessions(rng, cores, 3.0)
 
 
 def bursts(rng: Any, cores: int) -> Load:
@@ -167,6 +172,6 @@ LOADS: dict[str, Callable[[Any, int], Load]] = {
     f.__name__: f
     for f in (
         heavy, deadlines, training, pressed, partial, recurring, resources, gangs, weighted, pipelines, dispersed,
-        bursts, sessions,
+        bursts, sessions, few_sessions,
     )
 }  # fmt: skip

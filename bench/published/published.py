@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..harness.plot import Canvas
     from ..harness.session import Session
+    from .claims import Claim
 
 SUMMARY = (
     "published policies: planners against exact answers, each paper's claim again, all on the same jobs, simulated"
@@ -46,9 +47,9 @@ def run(session: Session) -> None:
 def _claims(session: Session, seeds: range) -> None:
     from . import claims
 
-    missing, beaten = [], []
-    for row, own in claims.every(seeds, session.say):
-        claim = row.claim
+    missing, beaten, chosen, missed_first = [], [], [], 0
+    for row, where in claims.every(seeds, session.say):
+        claim, own = row.claim, where == claims.OWN
         if own and row.verdict == "not seen":
             missing.append(claim.policy)
         if own and row.strongest and row.strongest.low <= 1.0:
@@ -62,8 +63,16 @@ def _claims(session: Session, seeds: range) -> None:
             ours |= {"strongest": best.against, "over_strongest": best.ours}
             ours |= {"over_strongest_low": best.low, "over_strongest_high": best.high}
         ours |= {f"times_{name}": times for name, times in row.paper.costs.items()}
-        name = f"{claim.policy}, {row.speeds}" + (f", {claim.load}" if claim.beyond else "")
+        name = f"{claim.policy}, {row.speeds}"
+        if where == claims.BEYOND:
+            name += f", {claim.load}"
+        if where == claims.FIRST:
+            said = _first(claim)
+            name += f", at first: {said}"
+            chosen.append(f"{claim.policy}: {row.paper} with {said}; {claim.why}")
+            missed_first += row.verdict == "not seen"
         more = {"n": row.n, "seeds": len(seeds), "undone": row.undone, "own_setting": own}
+        more["before_results"] = where == claims.FIRST
         session.arm(name, modelled=True, **more, **about, **ours)
     rates = claims.nexus_rates(4, seed=seeds[0])
     others = max(rates["fixed"], rates["one"])
@@ -77,8 +86,17 @@ def _claims(session: Session, seeds: range) -> None:
     if missing:
         session.note(f"not seen: {', '.join(missing)}")
     session.note(f"not above the best of all baselines on the same machine: {', '.join(beaten) or 'none'}")
+    if chosen:
+        session.note(f"settings that were chosen after results were seen, and what came before: {'. '.join(chosen)}")
     beside = {"claims": 1.0 + len(claims.CLAIMS), "not above the best of all baselines": float(len(beaten))}
+    beside |= {"set after results": float(len(chosen)), "of these not seen before": float(missed_first)}
     session.figure("lab.claims", float(len(missing)), beside=beside)
+
+
+def _first(claim: Claim) -> str:
+    """What a claim was run with before its results were seen, in words."""
+    settings = ", ".join(f"{key}={value:g}" for key, value in claim.settings.items()) or "defaults"
+    return f"load {claim.load}" if "load" in claim.first else settings
 
 
 def _together(session: Session, seeds: range) -> None:
@@ -93,10 +111,10 @@ def _together(session: Session, seeds: range) -> None:
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """Ours and the paper's ratio of each claim in its own setting."""
+    """Ours and the paper's ratio of each claim in its own setting, and ours as it was first set."""
     from ..harness.plot import Canvas
 
-    rows = [row for row in document["arms"] if row.get("own_setting")]
+    rows = [row for row in document["arms"] if row.get("own_setting") or row.get("before_results")]
     canvas = Canvas(
         "published: what papers claim, and what the simulator gives",
         message=document["settings"]["message"],
@@ -105,14 +123,14 @@ def plot(document: dict[str, Any]) -> Canvas:
     )
     labels, values, colours = [], [], []
     for row in rows:
-        labels.append(f"{row['policy']}, ours")
+        labels.append(f"{row['policy']}, ours" + (", before results" if row.get("before_results") else ""))
         values.append(float(row["ours"]))
         colours.append(0)
         if "over_strongest" in row:
             labels.append(f"{row['policy']}, ours, over the best baseline")
             values.append(float(row["over_strongest"]))
             colours.append(2)
-        if "paper_most" in row:
+        if "paper_most" in row and not row.get("before_results"):
             labels.append(f"{row['policy']}, paper at most")
             values.append(float(row["paper_most"]))
             colours.append(1)

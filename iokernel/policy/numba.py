@@ -51,6 +51,8 @@ def parameters(function: Callable[..., Any]) -> dict[str, int | float]:
         raise Refused(
             what, "a policy takes a view, the applications, and its settings", "def mine(view, apps, spare=1)"
         )
+    if [p.name for p in wanted[1:5]] == ["jobs", "cores", "kinds", "memory"]:
+        raise Refused(what, "it is one of the laboratory, which no iokernel runs", "try it by corelane lab run")
     if bare := next((p.name for p in wanted[2:] if p.default is p.empty), None):
         raise Refused(what, f"its setting {bare} has no default", f"give it one, as in {bare}=0")
     settings = {p.name: p.default for p in wanted[2:]}

@@ -1,14 +1,16 @@
 """Planners against exact answers, papers' claims run again, and requests that are served in batches."""
 
 import importlib
+import io
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from corelane.bench.harness.session import Session
 from corelane.bench.lab import policy
-from corelane.bench.published import brute_force, claim_loads, claims, held_out, serving, together
+from corelane.bench.published import brute_force, claim_loads, claims, held_out, published, serving, together
 from corelane.runtime.errors import CorelaneError
 
 
@@ -37,10 +39,49 @@ def test_every_published_policy_has_its_claim():
     sources = {n: importlib.import_module(f"corelane.bench.lab.policies.{n}").SOURCE for n in policy.names()}
     baselines = {n for n, source in sources.items() if source.startswith(("a baseline", "the baseline"))}
     assert {claim.policy for claim in claims.CLAIMS} == set(policy.names()) - baselines
-    loads = {load for claim in claims.CLAIMS for load in (claim.load, claim.beyond) if load}
+    loads = {x.load for claim in claims.CLAIMS for x, *_ in claims.settings_of(claim)}
     assert loads == set(claim_loads.LOADS)
     for claim in claims.CLAIMS:
         assert claim.against in baselines | {claim.policy, "optimus"}
+
+
+@pytest.mark.parametrize("name", ["optimus", "nexus", "darc"])
+def test_a_setting_chosen_after_results_is_run_as_it_was_before_too(name):
+    claim = next(claim for claim in claims.CLAIMS if claim.policy == name)
+    assert claim.first
+    assert claim.why
+    *_, (before, speeds, where) = claims.settings_of(claim)
+    assert where == claims.FIRST
+    assert speeds == claims.EQUAL
+    assert before != claim
+
+
+def test_what_came_before_is_said_beside_what_was_chosen(monkeypatch):
+    """Two loads had been chosen once results were seen, and nothing in the output said so."""
+
+    def check(claim, seeds, speeds, strongest):
+        ours = 0.88 if claim.load == "training" else 1.74
+        over = claims.Over(ours, ours - 0.05, ours + 0.05, "fair", {})
+        return claims.Row(claim, "equal cores", over, over if strongest else None, undone=0, n=10)
+
+    of = {claim.policy: claim for claim in claims.CLAIMS}
+    monkeypatch.setattr(claims, "CLAIMS", (of["optimus"], of["nexus"], of["zeus"]))
+    monkeypatch.setattr(claims, "check", check)
+    monkeypatch.setattr(claims, "nexus_rates", lambda cores, seed: {"planned": 2.0, "fixed": 1.0, "one": 1.0})
+    session = Session("published", seconds=0.1, progress=io.StringIO())
+    published._claims(session, range(1, 3))
+    before = {arm["name"]: arm["ours"] for arm in session.arms if arm.get("before_results")}
+    assert before == {
+        "optimus, equal cores, at first: load training": 0.88,
+        "nexus, equal cores, at first: load few_sessions": 1.74,
+    }
+    note = next(note for note in session.notes if "after results were seen" in note)
+    assert "optimus: 0.88 (0.83 to 0.93) over fair with load training" in note
+    assert "nexus: 1.74" in note
+    figure = session.figures["lab.claims"]
+    assert figure["value"] == 0
+    assert figure["beside"]["set after results"] == 2
+    assert figure["beside"]["of these not seen before"] == 1
 
 
 @pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda claim: claim.policy)

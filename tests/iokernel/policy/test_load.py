@@ -151,6 +151,9 @@ jitted = numba.njit(f)
 
 def huge(view, apps, most=2**63):
     pass
+
+def laboratory(view, jobs, cores, kinds, memory, quantum_us=10.0):
+    pass
 """
 
 
@@ -178,6 +181,7 @@ def test_settings_of_a_python_policy_may_be_negative() -> None:
         ("chosen", "it is an object of Chosen"),
         ("part", "it is an object of partial"),
         ("huge", "the default of most is 9223372036854775808"),
+        ("laboratory", "it is one of the laboratory, which no iokernel runs .try it by corelane lab run"),
     ],
 )
 def test_what_is_no_python_function_is_refused_in_a_sentence(name: str, said: str) -> None:
