@@ -139,6 +139,14 @@ static int dissolve(struct cl_posix_socket *s)
     return rc;
 }
 
+/* Our own listener has it when the call returns, as by Linux: before what others open then. 0. */
+static int opened(const struct cl_tcp_addr *to)
+{
+    if (cl_posix_overtakes() && (to->ipv4 == cl_posix_address() || cl_posix_loops(to->ipv4)))
+        cl_posix_turn_all();
+    return 0;
+}
+
 static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
 {
     int rc;
@@ -149,7 +157,7 @@ static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     case CL_POSIX_OPENS:
         rc = progress(s);
         if (rc != -EINPROGRESS)
-            return rc ? give_up(s, rc) : 0;
+            return rc ? give_up(s, rc) : opened(to);
         if (cl_load_relaxed(&s->non_blocking))
             return -EALREADY;
         break;
@@ -161,7 +169,7 @@ static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     while ((rc = progress(s)) == -EINPROGRESS)
         if ((rc = cl_posix_wait(s, EPOLLOUT, deadline_ns)))
             return rc == -EAGAIN ? -EINPROGRESS : rc;
-    return rc ? give_up(s, rc) : 0;
+    return rc ? give_up(s, rc) : opened(to);
 }
 
 static bool is_ours(const struct cl_tcp_addr *to)
