@@ -259,9 +259,12 @@ static void sizes_of_sets(void)
     say("close", close(last));
 }
 
-static const struct sequence sequences[] = {{"exhausted", exhausted},       {"tiny", tiny},
-                                            {"all_closed", all_closed},     {"number_two", number_two},
-                                            {"small_stacks", small_stacks}, {"sizes_of_sets", sizes_of_sets},
+static const struct sequence sequences[] = {{"exhausted", exhausted},
+                                            {"tiny", tiny},
+                                            {"all_closed", all_closed},
+                                            {"number_two", number_two},
+                                            {"small_stacks", small_stacks},
+                                            {"sizes_of_sets", sizes_of_sets},
                                             {NULL, NULL}};
 
 int main(int argc, char **argv)
