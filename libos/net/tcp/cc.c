@@ -62,6 +62,8 @@ void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool
     const struct cl_tcp_cc_ops *ops = rules[cc->rule];
     if (cc->watches)
         ops->saw(cc, ack);
+    if (recovering)
+        cc->acked = 0; /* or `most`, if PRR's window is below the threshold: behind recovery none of it counts */
     if (recovering || !ack->limited || ack->acked == 0)
         return;
     if (cc->window < cc->threshold)
