@@ -64,8 +64,12 @@ def figures(record: str) -> dict[str, str]:
 
 
 def newest(*records: str) -> dict[str, str]:
-    """The values of all of them; what the last one has counts."""
-    return {figure: value for record in records for figure, value in figures(record).items()}
+    """The values of all of them; what the last one took counts."""
+    found: dict[str, str] = {}
+    for record in records:
+        taken = {figure: value for figure, value in figures(record).items() if not value.startswith(NONE)}
+        found = figures(record) | found | taken
+    return found
 
 
 def arms(record: str) -> dict[str, str]:
