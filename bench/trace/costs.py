@@ -23,7 +23,7 @@ from ...drivers.nic.loadgen.loadgen import Closed, Echo, Loadgen, Memcached, Sou
 from ...libos import Runtime
 from ...runtime.clock import default_clock
 from .._native import lib
-from ..harness import rig, tails
+from ..harness import rig, tails, usage
 from ..harness.goals import GOALS
 from ..harness.numbers import median_interval
 from ..harness.session import Session
@@ -63,21 +63,29 @@ def _server(session: Session, name: str, served: Served, seconds: float, stamp_n
     modes = MODES[name]
     session.take_canary()
     session.say(f"{name}: throughput, {len(modes)} modes by turns")
-    with served.client(True) as client:
-        busy = turns.cycles(served, client, modes, 1.0, seconds / 2)
+    with _loaded(served, closed=True) as (client, tids):
+        busy = turns.cycles(served, client, modes, 1.0, seconds / 2, tids)
     if not busy.found:
         session.skip(name, f"all of {busy.left_out} cycles were disturbed")
         return
     rate = HALF * turns.middle(busy.found, modes[0], _rps)
     session.take_canary()
     session.say(f"{name}: p99 at {rate:,.0f} requests/s, by turns")
-    with served.client(False) as client:
-        half = turns.cycles(served, client, modes, rate, seconds / 2)
+    with _loaded(served, closed=False) as (client, tids):
+        half = turns.cycles(served, client, modes, rate, seconds / 2, tids)
     for load, cycles in (("closed loop", busy), ("half load", half)):
         for mode in modes:
             _row(session, f"{name}, {mode}, {load}", cycles.found, mode, cycles.left_out)
     _throughput(session, name, busy.found, stamp_ns)
     _tail(session, f"trace.{NAMES[name]}p99_cost", half.timely)
+
+
+@contextlib.contextmanager
+def _loaded(served: Served, *, closed: bool) -> Iterator[tuple[turns.Generator, tuple[int, ...]]]:
+    """A client, and its threads."""
+    before = set(usage.threads())
+    with served.client(closed) as client:
+        yield client, tuple(set(usage.threads()) - before)
 
 
 def _tail(session: Session, figure: str, found: Sequence[Cycle]) -> None:

@@ -9,8 +9,8 @@ A cycle, which has each mode once, is left out if its mode was changed too late,
 its CPU for more than LOST of a turn. The other cycles are compared pair by pair (`ratios`).
 
 Of the tail all requests of the windows that count are compared (harness/tails), and no cycle is left out but those
-whose mode was changed too late, and those in which the host took the server's CPU: its thread, which polls, neither ran
-nor waited for others meanwhile, by the guest's clocks.
+whose mode was changed too late, and those in which the host took the server's CPU or the client's: its thread, which
+polls, neither ran nor waited for others meanwhile, by the guest's clocks.
 """
 
 from __future__ import annotations
@@ -88,12 +88,15 @@ class Cycles:
     left_out: int = 0
 
 
-def cycles(served: Served, generator: Generator, modes: Sequence[str], rate: float, seconds: float) -> Cycles:
-    """Cycles of about so much time, in runs of MOST_WINDOWS; at least one run. rate: of a closed loop any."""
+def cycles(
+    served: Served, generator: Generator, modes: Sequence[str], rate: float, seconds: float, clients: Sequence[int] = ()
+) -> Cycles:
+    """Cycles of about so much time, in runs of MOST_WINDOWS; at least one run. rate: of a closed loop any. clients:
+    threads that poll for the generator."""
     a_run = MOST_WINDOWS // PER_TURN // len(modes)
     out = Cycles()
     for _ in range(max(1, round(seconds / (WARM_S + a_run * len(modes) * TURN_S)))):
-        for cycle, timely, sound in _run(served, generator, modes, rate, a_run):
+        for cycle, timely, sound in _run(served, generator, modes, rate, a_run, (served.tid, *clients)):
             out.timely += [cycle] if timely else []
             out.found += [cycle] if sound else []
             out.left_out += not sound
@@ -101,31 +104,33 @@ def cycles(served: Served, generator: Generator, modes: Sequence[str], rate: flo
 
 
 def _run(
-    served: Served, generator: Generator, modes: Sequence[str], rate: float, n: int
+    served: Served, generator: Generator, modes: Sequence[str], rate: float, n: int, tids: Sequence[int]
 ) -> Iterator[tuple[Cycle, bool, bool]]:
-    """Cycles, whether their modes were changed in time, and whether the server had its CPU besides."""
+    """Cycles, whether their modes were changed in time, and whether the server, the first of tids, had its CPU
+    besides."""
     order = [mode for i in range(n) for mode in (modes if i % 2 == 0 else reversed(modes))]
-    generator.begin(rate, len(order) * TURN_S, WARM_S, len(order) * PER_TURN)
+    n_windows = len(order) * PER_TURN + 1  # the load ends behind the last turn
+    generator.begin(rate, n_windows * WINDOW_S, WARM_S, n_windows)
     begins_s = _await_begin(generator)
     timely: list[bool] = []
-    edges: list[_Edge] = []
+    edges: list[Sequence[_Edge]] = []
     for i, mode in enumerate(order):
         due = begins_s + i * TURN_S
         time.sleep(max(due - time.monotonic(), 0))
         served.set_mode(mode)
-        edges.append(_edge(served.tid))
-        timely.append(edges[-1].at_s - due < LATE * SETTLES * WINDOW_S)
+        edges.append([_edge(tid) for tid in tids])
+        timely.append(edges[-1][0].at_s - due < LATE * SETTLES * WINDOW_S)
     time.sleep(max(begins_s + len(order) * TURN_S - time.monotonic(), 0))
-    edges.append(_edge(served.tid))
+    edges.append([_edge(tid) for tid in tids])
     generator.wait()
     windows = generator.result().windows
-    spans = [after - before for before, after in itertools.pairwise(edges)]
+    spans = [[b - a for a, b in zip(*both, strict=True)] for both in itertools.pairwise(edges)]
     for first in range(0, len(order), len(modes)):
         places = range(first, first + len(modes))
         turns = {order[i]: _turn(windows[i * PER_TURN + SETTLES : (i + 1) * PER_TURN], spans[i]) for i in places}
         whole = all(turn.n and math.isfinite(turn.p99_us) for turn in turns.values())
         in_time = all(timely[i] for i in places)
-        had_cpu = all(spans[i].ran_s >= (1 - LOST) * spans[i].at_s for i in places)
+        had_cpu = all(spans[i][0].ran_s >= (1 - LOST) * spans[i][0].at_s for i in places)
         yield turns, in_time, whole and in_time and had_cpu
 
 
@@ -139,6 +144,11 @@ class _Edge:
 
     def __sub__(self, other: _Edge) -> _Edge:
         return _Edge(self.at_s - other.at_s, self.ran_s - other.ran_s, self.waited_s - other.waited_s)
+
+    @property
+    def taken_s(self) -> float:
+        """It neither ran nor waited."""
+        return max(self.at_s - self.ran_s - self.waited_s, 0.0)
 
 
 def _edge(tid: int) -> _Edge:
@@ -155,7 +165,7 @@ def _await_begin(generator: Generator) -> float:
     return begins_s
 
 
-def _turn(windows: Sequence[Result], span: _Edge) -> Turn:
+def _turn(windows: Sequence[Result], spans: Sequence[_Edge]) -> Turn:
     hist, seconds = Hist(), len(windows) * WINDOW_S
     for window in windows:
         hist.merge(Hist.view(window.latency.ptr, window.latency))
@@ -166,7 +176,7 @@ def _turn(windows: Sequence[Result], span: _Edge) -> Turn:
         statistics.median(window.answered for window in windows) / WINDOW_S,
         statistics.median(window.percentile_us(99) for window in windows),
         n,
-        Slot(point, max(span.at_s - span.ran_s - span.waited_s, 0.0)),
+        Slot(point, max(span.taken_s for span in spans)),
     )
 
 

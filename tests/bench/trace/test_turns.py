@@ -15,11 +15,12 @@ OF = {"off": (1000, 10.0), "full": (900, 11.0)}  # answered in a window, and p99
 
 
 class Server:
-    """A server, its load and the clock. late: the number of a change of mode that comes late. idle: its thread is
-    without a CPU for so much of the time; waits: because of others, and not of the host."""
+    """A server, its load and the clock. late: the number of a change of mode that comes late. idle: thread `who`, 1 the
+    server's and 2 the client's, is without a CPU for so much of the time; waits: because of others, and not of the
+    host."""
 
-    def __init__(self, late: int = -1, idle: float = 0.0, waits: bool = False) -> None:
-        self.now, self.late, self.idle, self.waits = 100.0, late, idle, waits
+    def __init__(self, late: int = -1, idle: float = 0.0, waits: bool = False, who: int = 1) -> None:
+        self.now, self.late, self.idle, self.waits, self.who = 100.0, late, idle, waits, who
         self.modes: list[tuple[float, str]] = []
         self.begins = 0.0
 
@@ -35,10 +36,10 @@ class Server:
         self.modes.append((self.now, mode))
 
     def cpu_s(self, tid: int) -> float:
-        return self.now * (1 - self.idle)
+        return self.now * (1 - self.idle if tid == self.who else 1)
 
     def waited_s(self, tid: int) -> float:
-        return self.now * self.idle if self.waits else 0.0
+        return self.now * self.idle if self.waits and tid == self.who else 0.0
 
     def begin(self, rate: float, seconds: float, warmup_s: float, windows: int) -> None:
         self.begins, self.windows = self.now + warmup_s, windows
@@ -67,7 +68,7 @@ def cycles(server: Server, monkeypatch: pytest.MonkeyPatch) -> turns.Cycles:
     monkeypatch.setattr(turns, "cpu_s", server.cpu_s)
     served: Any = SimpleNamespace(tid=1, set_mode=server.set_mode)
     generator: Any = server
-    return turns.cycles(served, generator, ("off", "full"), 1.0, 0.1)
+    return turns.cycles(served, generator, ("off", "full"), 1.0, 0.1, [2])
 
 
 def test_turns_lie_side_by_side_and_are_compared_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +93,12 @@ def test_a_server_without_its_cpu_says_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert cycles(Server(idle=0.5), monkeypatch).found == []
 
 
+@pytest.mark.parametrize("who", [1, 2])
 @pytest.mark.parametrize("waits", [False, True])
-def test_of_the_tail_what_the_host_took_is_left_out_and_no_more(monkeypatch: pytest.MonkeyPatch, waits: bool) -> None:
-    got = cycles(Server(idle=0.5, waits=waits), monkeypatch)
+def test_of_the_tail_what_the_host_took_is_left_out_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, waits: bool, who: int
+) -> None:
+    got = cycles(Server(idle=0.5, waits=waits, who=who), monkeypatch)
     assert len(got.timely) == turns.MOST_WINDOWS // turns.PER_TURN // 2
     slots = [turn.slot for cycle in got.timely for turn in cycle.values()]
     assert all(slot.disturbed is not waits for slot in slots)
