@@ -127,42 +127,61 @@ static bool find_ring(const void *base, uint64_t bytes, uint32_t index, struct c
     return true;
 }
 
+/* One of a group, and how long it ran. False: the records behind its first are others. */
+static bool member_of(const struct cl_trace_group *g, const uint64_t *line, uint32_t n_lines, uint32_t i,
+                      struct cl_trace_member *member, uint32_t *ran)
+{
+    struct cl_trace_more more;
+    uint32_t of = (i + CL_TRACE_MORE_EACH - 1) / CL_TRACE_MORE_EACH;
+    *member = g->first;
+    *ran = g->ran;
+    if (i == 0)
+        return true;
+    if (of >= n_lines)
+        return false;
+    memcpy(&more, line + (size_t)of * CL_TRACE_WORDS, sizeof more);
+    *member = more.of[(i - 1) % CL_TRACE_MORE_EACH];
+    *ran = g->in_row ? more.ran[(i - 1) % CL_TRACE_MORE_EACH] : g->ran;
+    return more.kind == CL_TRACE_MORE;
+}
+
 /* The messages of a group, n_lines records from `line` on, into out. Returns how many; 0: it is none. */
 static uint32_t messages_of(const uint64_t *line, uint32_t n_lines, void *out)
 {
     struct cl_trace_group g;
     memcpy(&g, line, sizeof g);
+    uint64_t start = g.start;
     for (uint32_t i = 0; i < g.n; i++) {
-        struct cl_trace_member m = g.first;
-        if (i) {
-            struct cl_trace_more more;
-            uint32_t of = 1 + (i - 1) / CL_TRACE_MORE_EACH;
-            if (of >= n_lines)
-                return 0;
-            memcpy(&more, line + (size_t)of * CL_TRACE_WORDS, sizeof more);
-            if (more.kind != CL_TRACE_MORE)
-                return 0;
-            m = more.of[(i - 1) % CL_TRACE_MORE_EACH];
-        }
-        uint64_t end = (uint64_t)m.start + g.ran, sent = end + (m.flags & CL_TRACE_ANSWERED ? g.reply : 0);
+        bool counts = i + 1 == (g.in_row ? g.n : 1);
+        struct cl_trace_member m;
+        uint32_t ran;
+        if (!member_of(&g, line, n_lines, i, &m, &ran))
+            return 0;
+        uint64_t begin = start - m.start, end = (uint64_t)m.start + ran, sent = end;
+        uint32_t flags = m.flags | CL_TRACE_DRAWN | (g.in_row ? 0 : CL_TRACE_SHARED);
+        if ((m.flags & CL_TRACE_ANSWERED) && g.sent > begin)
+            sent = cl_max(end, cl_min(g.sent - begin, (uint64_t)UINT32_MAX));
+        else if ((m.flags & CL_TRACE_ANSWERED) && !g.sent)
+            flags |= CL_TRACE_UNSENT;
         struct cl_trace_message made = {.kind = CL_TRACE_MESSAGE,
                                         .kthread = g.kthread,
                                         .service = m.service,
-                                        .flags = m.flags | CL_TRACE_DRAWN | CL_TRACE_SHARED,
+                                        .flags = flags,
                                         .id = g.id + i,
-                                        .begin = g.start - m.start,
+                                        .begin = begin,
                                         .pickup = m.start - m.picked,
                                         .start = m.start,
                                         .end = (uint32_t)end,
                                         .sent = (uint32_t)sent,
                                         .flow = m.flow,
                                         .bytes = m.bytes,
-                                        .shared = g.n,
-                                        .faults = i ? 0 : g.faults,
-                                        .switches = i ? 0 : g.switches};
+                                        .shared = g.in_row ? 1 : g.n,
+                                        .faults = counts ? g.faults : 0,
+                                        .switches = counts ? g.switches : 0};
         if (sent > UINT32_MAX || !cl_trace_valid(&made))
             return 0;
         memcpy((uint8_t *)out + (size_t)i * CL_TRACE_RECORD, &made, sizeof made);
+        start += g.in_row ? ran : 0;
     }
     return g.n;
 }

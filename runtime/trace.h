@@ -45,7 +45,7 @@
 #define CL_TRACE_NAME "corelane-trace"     /* of the memory file */
 
 // cffi: begin
-#define CL_TRACE_VERSION 4
+#define CL_TRACE_VERSION 5
 #define CL_TRACE_RECORD 64 /* bytes */
 #define CL_TRACE_WORDS 8   /* the same */
 #define CL_TRACE_PAGE 4096
@@ -287,13 +287,13 @@ struct cl_trace_sample {
     uint64_t chain[CL_TRACE_CHAIN]; /* program counters, the innermost first; those of callers are return addresses */
 };
 
-/* Messages whose handlers have one start and one end between them (CL_TRACE_SHARED), and one doorbell: all DRAWN. The
- * first is in it; of the others CL_TRACE_MORE_EACH are in each of the records behind it. Readers get each as a
- * cl_trace_message (cl_trace_read). */
+/* Messages with one doorbell, all DRAWN, whose handlers have one start and one end between them (CL_TRACE_SHARED), or
+ * come in a row: each begins where the one before it has ended. The first is in the group; of the others
+ * CL_TRACE_MORE_EACH are in each of the records behind it. Readers get each as a cl_trace_message (cl_trace_read). */
 #define CL_TRACE_GROUP_MOST 32
 #define CL_TRACE_MORE_EACH 3
 struct cl_trace_member {
-    uint32_t start, picked; /* ticks from begin, and from its pick-up, to the start of all */
+    uint32_t start, picked; /* ticks from begin, and from its pick-up, to its start */
     uint32_t flow;
     uint16_t bytes;
     uint8_t flags; /* those that are below 256 */
@@ -302,21 +302,22 @@ struct cl_trace_member {
 struct cl_trace_group {
     uint8_t kind; /* CL_TRACE_GROUP */
     uint8_t kthread;
-    uint16_t n; /* messages, 2 to CL_TRACE_GROUP_MOST */
-    uint32_t reserved;
-    uint64_t id; /* of the first; the others have the next ones */
+    uint16_t n;      /* messages, 2 to CL_TRACE_GROUP_MOST */
+    uint32_t in_row; /* 1: they come in a row; 0: they share their boundaries */
+    uint64_t id;     /* of the first; the others have the next ones */
     uint64_t start;
-    uint32_t ran, reply;       /* ticks from start to the end, and from then to the doorbell */
-    uint32_t faults, switches; /* of the first */
+    uint64_t sent;             /* the doorbell of those that are answered; 0: it is to come, or not known */
+    uint32_t faults, switches; /* of the first, in a row of the last */
     struct cl_trace_member first;
-    uint64_t unused;
+    uint32_t ran; /* ticks: all of them, in a row the first */
+    uint32_t reserved;
 };
 struct cl_trace_more {
     uint8_t kind; /* CL_TRACE_MORE */
     uint8_t kthread;
-    uint16_t reserved[3];
+    uint16_t reserved;
+    uint32_t ran[CL_TRACE_MORE_EACH]; /* in a row: ticks that each ran */
     struct cl_trace_member of[CL_TRACE_MORE_EACH];
-    uint64_t unused;
 };
 
 /* Ask a process for samples of its kthreads, by the signal that its segment names (ask_signal): hz a second, for ms.
@@ -350,7 +351,9 @@ _Static_assert(sizeof(struct cl_trace_command) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_sample) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_group) == CL_TRACE_RECORD && offsetof(struct cl_trace_group, first) == 40,
                "one line");
-_Static_assert(sizeof(struct cl_trace_more) == CL_TRACE_RECORD && sizeof(struct cl_trace_member) == 16, "one line");
+_Static_assert(sizeof(struct cl_trace_more) == CL_TRACE_RECORD && sizeof(struct cl_trace_member) == 16 &&
+                   offsetof(struct cl_trace_more, of) == 16,
+               "one line");
 _Static_assert(CL_TRACE_SERVICES <= 256, "a byte in cl_trace_member");
 _Static_assert(CL_TRACE_CLOCKS_OFFSET + sizeof(struct cl_trace_clocks) <= CL_TRACE_PAGE, "in the header's page");
 _Static_assert(CL_TRACE_RECORD == CL_CACHELINE && CL_TRACE_WORDS * 8 == CL_TRACE_RECORD, "one line");

@@ -12,9 +12,9 @@ void cl_netq_ring(struct cl_netq *q)
     struct cl_nic *nic = q->nic;
     if (q->n_tx) {
         struct cl_tracer *trace = q->trace;
-        if (cl_unlikely(trace && trace->n_open))
-            cl_tracer_end_open(trace);
         uint64_t from = cl_unlikely(nic->tx_calls) ? cl_stamp(q->time) : 0;
+        if (cl_unlikely(trace && trace->n_open))
+            cl_tracer_rings(trace, from);
         unsigned n = q->n_tx, taken = nic->ops->tx_burst(nic, q->index, q->tx, n);
         cl_count(&q->stats.tx_frames, taken);
         if (cl_unlikely(taken < n))

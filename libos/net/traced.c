@@ -104,7 +104,7 @@ static bool note_all(struct cl_netq *q, struct cl_running *r, const struct cl_rx
         return false;
     t->n_open = (uint16_t)n;
     t->open.start = from;
-    cl_tracer_end_open(t);
+    cl_tracer_end_open(t, cl_tracer_stamp(t));
     r->edge = t->open.ended;
     r->trace.drawn = false;
     r->trace.start = 0;

@@ -29,6 +29,11 @@ void cl_tracer_tell_taken(struct cl_tracer *t);
 
 /* records.c. Complete what is put, and publish it: its doorbell was rung at `now`; 0: it was not. */
 void cl_tracer_settle(struct cl_tracer *t, uint64_t now);
+/* group.c. Put what is open, whose end is known, as a group. sent: its doorbell; 0: that is to come, and completes it.
+ * There is room. */
+void cl_tracer_put_group(struct cl_tracer *t, uint64_t sent);
+/* As cl_tracer_settle, of one that begins with record `at` and waits for it; returns how many records it has. */
+uint32_t cl_tracer_settle_group(struct cl_tracer *t, uint64_t at, uint64_t now);
 
 static inline void cl_tracer_publish(struct cl_tracer *t)
 {

@@ -1,21 +1,26 @@
-/* Requests in mode full that one stamp ends. See trace.h.
+/* Requests in mode full that are written down together. See trace.h.
  *
  * A stamp costs 10 to 15 ns, and the handler of an echo some 60. So short handlers of a service that run one after the
  * other share their start and their end: from the stamp before the first until the doorbell that answers them, or until
- * something else begins on their kthread. Their records say by how many they are shared. Where one turns out to be
- * long, each of the next ALONE has a stamp of its own: what a slow service does is known for each request, and costs
- * little beside it.
+ * something else begins on their kthread. Their records say by how many they are shared. The stamp of a doorbell is
+ * taken when it has been rung, and is the end of all that it answers: the bell's own time is charged to them. Of one or
+ * two, and where a doorbell is a system call, the end is stamped before it. Where a handler turns out to be long, each
+ * of the next ALONE has a stamp of its own: what a slow service does is known for each request, and costs little beside
+ * it.
+ *
+ * Where handlers have stamps anyway, as turns of connections do, those that run one after the other are a row: each has
+ * its own start and end, and what they share is their doorbell.
  *
  * Records are made of them when their end is known, in one go: that costs half of what it does beside each handler.
  * What they share is written once, in a group (runtime/trace.h): two stores a request in place of eight, and a ring
- * holds up to 2.7 times as many. Those whose doorbell is to come, and those with times that a group has no room for,
- * have records of their own. */
+ * holds up to 2.7 times as many. Those with times that a group has no room for have records of their own. */
 #include "internal.h"
 
 #include <string.h>
 
 #define ALONE 64
 #define GROUP_LEAST 3 /* requests: a group of fewer takes as many records */
+
 /* n requests took so long together. */
 static void judge(struct cl_tracer *t, uint64_t took, unsigned n)
 {
@@ -25,121 +30,92 @@ static void judge(struct cl_tracer *t, uint64_t took, unsigned n)
         t->open.alone--;
 }
 
-void cl_tracer_end_open(struct cl_tracer *t)
+void cl_tracer_end_open(struct cl_tracer *t, uint64_t at)
 {
     struct cl_trace_together *o = &t->open;
     if (!t->n_open || o->end)
         return;
     uint64_t begin = o->start - (uint32_t)o->of[0].times;
-    o->end = o->ended = cl_tracer_stamp(t);
-    judge(t, cl_max(o->end, o->start) - o->start, t->n_open);
+    o->end = o->ended = o->until ? o->until : at;
+    if (!o->until)
+        judge(t, cl_max(o->end, o->start) - o->start, t->n_open);
     if (cl_unlikely(begin < t->taken.end))
         cl_tracer_tell_taken(t);
-    o->counted = cl_tracer_counted(t, cl_max(o->end, begin) - begin, t->ids + 1);
+    o->counted = cl_tracer_counted(t, cl_max(o->end, begin) - begin, t->ids + (o->until ? t->n_open : 1));
 }
 
-_Static_assert(sizeof(struct cl_trace_plain) == sizeof(struct cl_trace_member) &&
-                   offsetof(struct cl_trace_member, flow) == 8 && offsetof(struct cl_trace_member, flags) == 14,
-               "copied as it is");
-
-static struct cl_trace_member member(const struct cl_trace_together *o, uint32_t i)
-{
-    struct cl_trace_member m;
-    memcpy(&m, &o->of[i], sizeof m);
-    return m;
-}
-
-/* Latency of some of n that ran so long, and waited so long for their doorbell (latency.c). */
-static void tell_latency(struct cl_tracer *t, uint32_t n, uint64_t ran, uint64_t reply)
-{
-    uint32_t i = (uint32_t)t->untold;
-    for (; i < n; i += 1 + (uint32_t)t->untold) {
-        struct cl_trace_member m = member(&t->open, i);
-        uint64_t took = m.start + ran + (m.flags & CL_TRACE_ANSWERED ? reply : 0);
-        cl_tracer_latency_take(t, m.service, (uint32_t)cl_min(took, (uint64_t)UINT32_MAX));
-    }
-    t->untold = (int32_t)(i - n);
-}
-
-/* Put what is open, whose end is known, each as a record of its own. sent: the stamp of their doorbell; 0: it is to
- * come. */
-static CL_NOINLINE void put_each(struct cl_tracer *t, uint64_t sent)
+void cl_tracer_follow(struct cl_tracer *t, struct cl_trace_plain m, uint64_t start, uint64_t end)
 {
     struct cl_trace_together *o = &t->open;
-    uint32_t n = t->n_open;
+    if (t->n_open && (o->until != start || end - o->start >= CL_TRACER_SOON))
+        cl_tracer_close_open(t);
+    if (t->n_open == 0)
+        o->start = start;
+    o->ran[t->n_open] = (uint32_t)(end - start);
+    o->until = end;
+    cl_tracer_add(t, m);
+    /* Whose thread may have stood still is the last of a row: what the kernel has counted is its. */
+    if (t->n_open == CL_TRACER_TOGETHER || end - start > t->gap_ticks)
+        cl_tracer_close_open(t);
+}
+
+/* Put what is open, whose end is known, each as a record of its own, for its doorbell to complete. */
+static CL_NOINLINE void put_each(struct cl_tracer *t)
+{
+    struct cl_trace_together *o = &t->open;
+    uint32_t n = t->n_open, shared = o->until ? 1 : n, counts = o->until ? n - 1 : 0;
+    uint64_t start = o->start;
     for (uint32_t i = 0; i < n; i++) {
-        struct cl_trace_member m = member(o, i);
-        uint64_t begin = o->start - m.start, flags = m.flags | CL_TRACE_DRAWN | (n > 1 ? CL_TRACE_SHARED : 0);
-        uint32_t end = cl_max(m.start, cl_trace_ticks(begin, o->end)), until = end;
-        if ((m.flags & CL_TRACE_ANSWERED) && sent)
-            until = cl_max(end, cl_trace_ticks(begin, sent));
-        else if (m.flags & CL_TRACE_ANSWERED)
-            flags |= CL_TRACE_UNSENT;
+        struct cl_trace_member m;
+        memcpy(&m, &o->of[i], sizeof m);
+        uint64_t begin = start - m.start, flags = m.flags | CL_TRACE_DRAWN | (shared > 1 ? CL_TRACE_SHARED : 0);
+        uint64_t ends = o->until ? start + o->ran[i] : o->end;
+        uint32_t end = cl_max(m.start, cl_trace_ticks(begin, ends));
+        flags |= m.flags & CL_TRACE_ANSWERED ? CL_TRACE_UNSENT : 0;
         uint64_t words[CL_TRACE_WORDS] = {CL_TRACE_MESSAGE | (uint64_t)t->index << 8 | (uint64_t)m.service << 16 |
                                               flags << 32,
                                           ++t->ids,
                                           begin,
                                           cl_trace_both(m.start - m.picked, m.start),
-                                          cl_trace_both(end, until),
+                                          cl_trace_both(end, end),
                                           0,
-                                          m.flow | (uint64_t)m.bytes << 32 | (uint64_t)n << 48,
-                                          i == 0 ? o->counted : 0};
+                                          m.flow | (uint64_t)m.bytes << 32 | (uint64_t)shared << 48,
+                                          i == counts ? o->counted : 0};
         cl_trace_put(t->ring, t->records, t->head + t->pending++, words);
+        start = o->until ? ends : start;
     }
 }
 
-/* The same as one group, with its doorbell. */
-static void put_group(struct cl_tracer *t, uint64_t ran, uint64_t reply)
+/* Put what is open, and has ended. There is room. sent: its doorbell, or 0. Whether that is told. */
+static inline bool put(struct cl_tracer *t, uint64_t sent)
 {
     struct cl_trace_together *o = &t->open;
-    uint32_t n = t->n_open;
-    uint64_t at = t->head + t->pending, kthread = (uint64_t)t->index << 8;
-    const struct cl_trace_plain *m = &o->of[1], *end = &o->of[n];
-    uint64_t *to = cl_trace_slot(t->ring, t->records, at);
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* as cl_trace_put, once for all */
-    cl_store_relaxed(&to[0], CL_TRACE_GROUP | kthread | (uint64_t)n << 16);
-    cl_store_relaxed(&to[1], t->ids + 1);
-    cl_store_relaxed(&to[2], o->start);
-    cl_store_relaxed(&to[3], ran | reply << 32);
-    cl_store_relaxed(&to[4], o->counted);
-    cl_store_relaxed(&to[5], o->of[0].times);
-    cl_store_relaxed(&to[6], o->of[0].what);
-    for (; m < end; m += CL_TRACE_MORE_EACH) { /* what is behind the last one is not looked at */
-        to = cl_trace_slot(t->ring, t->records, ++at);
-        cl_store_relaxed(&to[0], CL_TRACE_MORE | kthread);
-        for (unsigned i = 0; i < CL_TRACE_MORE_EACH; i++) {
-            cl_store_relaxed(&to[1 + 2 * i], m[i].times);
-            cl_store_relaxed(&to[2 + 2 * i], m[i].what);
-        }
-    }
-    t->pending = (uint16_t)(at + 1 - t->head);
-    t->ids += n;
-    tell_latency(t, n, ran, reply);
-}
-
-static void put(struct cl_tracer *t, uint64_t sent)
-{
-    struct cl_trace_together *o = &t->open;
-    uint64_t ran = o->end - o->start, reply = sent - o->end;
-    if (cl_likely(t->n_open >= GROUP_LEAST && (ran | reply) < CL_TRACER_SOON)) { /* else it is to come, or was long */
-        put_group(t, ran, reply);
-    } else {
-        put_each(t, sent);
-        if (sent)
-            tell_latency(t, t->n_open, cl_trace_ticks(o->start, o->end), cl_trace_ticks(o->end, sent));
-    }
+    bool grouped = t->n_open >= GROUP_LEAST && o->end - o->start < CL_TRACER_SOON;
+    if (cl_likely(grouped))
+        cl_tracer_put_group(t, sent);
+    else
+        put_each(t);
     t->n_open = 0;
-    o->end = 0;
+    o->end = o->until = 0;
+    return grouped;
+}
+
+void cl_tracer_rings(struct cl_tracer *t, uint64_t at)
+{
+    if (t->open.until || at)
+        cl_tracer_end_open(t, at);
+    else if (t->n_open < GROUP_LEAST) /* else the doorbell's stamp is theirs */
+        cl_tracer_end_open(t, cl_tracer_stamp(t));
 }
 
 void cl_tracer_close_open(struct cl_tracer *t)
 {
     if (!t->n_open)
         return;
-    cl_tracer_end_open(t);
+    cl_tracer_end_open(t, t->open.end | t->open.until ? 0 : cl_tracer_stamp(t));
     if (t->pending + t->n_open >= CL_TRACE_AHEAD)
         cl_tracer_settle(t, 0);
-    put(t, 0);
+    (void)put(t, 0);
 }
 
 void cl_tracer_sent(struct cl_tracer *t, uint64_t now)
@@ -149,9 +125,12 @@ void cl_tracer_sent(struct cl_tracer *t, uint64_t now)
     if (t->pending)
         cl_tracer_settle(t, now);
     if (t->n_open) {
-        cl_tracer_end_open(t);
-        put(t, now);
-        cl_tracer_publish(t);
+        cl_tracer_end_open(t, now);
+        if (cl_likely(put(t, now)))
+            cl_tracer_publish(t);
+        else
+            cl_tracer_settle(t, now);
     }
-    t->open.ended = cl_max(t->open.ended, now);
+    /* A look at what the kernel counts is nobody's time. */
+    t->open.ended = cl_max(cl_max(t->open.ended, now), t->seen.looked);
 }

@@ -28,6 +28,10 @@ void cl_tracer_settle(struct cl_tracer *t, uint64_t now)
         /* Our own stores; relaxed: a reader that is slow may look there. */
         uint64_t *words = cl_trace_slot(t->ring, t->records, t->head + i), first = cl_load_relaxed(&words[0]);
         uint64_t ends = cl_load_relaxed(&words[4]);
+        if ((uint8_t)first == CL_TRACE_GROUP) {
+            i += cl_tracer_settle_group(t, t->head + i, now) - 1;
+            continue;
+        }
         if ((uint8_t)first != CL_TRACE_MESSAGE)
             continue;
         if (first & FLAG(CL_TRACE_UNSENT)) {

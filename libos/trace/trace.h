@@ -4,7 +4,7 @@
  *   poll       cl_tracer_poll; drawn messages are marked (left, cl_tracer_gap)
  *   handler    of a marked one start and end are stamped; one that waits is noted by cl_tracer_waited
  *   end        cl_tracer_message puts the record, which its doorbell completes; in mode full cl_tracer_open keeps it,
- *              and one stamp ends several (open.c)
+ *              and one stamp ends several, or cl_tracer_follow, where there are stamps (open.c)
  *   doorbell   cl_tracer_sent; what is slow is found there (oldest, slow_ticks)
  *
  * A tracer belongs to its kthread. NULL where a runtime does not trace at all. */
@@ -120,14 +120,18 @@ static inline bool cl_trace_is_plain(uint64_t start, uint64_t picked)
     return (start | picked | (start - picked)) < CL_TRACER_SOON;
 }
 
-/* Requests that are handled, and whose end is to come: one stamp for all of them (open.c). There are n_open. */
+/* Requests that are handled, and that are written down together (open.c). There are n_open. Their end is to come, one
+ * stamp for all of them; or they come in a row, each with its own, and their doorbell is to come. */
 struct cl_trace_together {
-    uint64_t start;   /* of their handlers */
-    uint64_t end;     /* 0: not yet */
+    uint64_t start;   /* of their handlers; in a row of the first's */
+    uint64_t end;     /* 0: not yet, or more may follow */
     uint64_t ended;   /* when the last ones had ended, or their doorbell was rung: no handler begins before it */
     uint64_t counted; /* what the kernel has counted meanwhile */
+    uint64_t until;   /* in a row: the last one's end; else 0 */
     uint32_t alone;   /* so many requests more are ended each by itself */
-    struct cl_trace_plain of[CL_TRACER_TOGETHER + CL_TRACE_MORE_EACH]; /* the last ones are not used, but copied */
+    /* The last ones are not used, but copied. */
+    struct cl_trace_plain of[CL_TRACER_TOGETHER + CL_TRACE_MORE_EACH];
+    uint32_t ran[CL_TRACER_TOGETHER + CL_TRACE_MORE_EACH]; /* in a row: ticks that each ran */
 };
 
 struct cl_tracer {
@@ -237,11 +241,15 @@ void cl_tracer_put_call(struct cl_tracer *t, const struct cl_trace_call *c, cons
 void cl_tracer_parts(struct cl_trace_wait *w, const uint64_t stages[2], uint64_t ready);
 /* Its handler has ended. What is not drawn is recorded if it is slow. Nothing is noted in o afterwards. */
 void cl_tracer_message(struct cl_tracer *t, struct cl_trace_open *o, const struct cl_trace_end *e);
-/* Those whose end is to come have ended, now, and their doorbell is rung next. If there are none, nothing. */
-void cl_tracer_end_open(struct cl_tracer *t);
-/* The same, and their records are put: something else begins than the next one of their kind. */
+/* One whose handler ran from `start` to `end`, for less than CL_TRACER_SOON, and whose doorbell is to come. */
+void cl_tracer_follow(struct cl_tracer *t, struct cl_trace_plain m, uint64_t start, uint64_t end);
+/* Those that are open have ended, at `at` if that was to come. If there are none, nothing. */
+void cl_tracer_end_open(struct cl_tracer *t, uint64_t at);
+/* Their doorbell is rung next. at: now; 0: that is not stamped yet. */
+void cl_tracer_rings(struct cl_tracer *t, uint64_t at);
+/* They have ended now, and their records are put: something else begins than the next one of their kind. */
 void cl_tracer_close_open(struct cl_tracer *t);
-/* What waits for a doorbell is answered, at `now`; 0: none was rung. */
+/* What waits for a doorbell is answered, at `now`, and has ended then, if it was not said; 0: none was rung. */
 void cl_tracer_sent(struct cl_tracer *t, uint64_t now);
 /* Whoever may signal the process may have kthreads sampled from their start on. Before that; again does nothing.
  * -EBUSY: the signal is somebody else's; -ENOMEM. */

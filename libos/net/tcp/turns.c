@@ -263,20 +263,30 @@ static CL_NOINLINE void note_turn(const struct cl_tcp_flow_turn *t, const struct
 {
     const struct cl_tcp_listener *l = cl_tcp_listener_on(t->net, in->own_port_be);
     const struct cl_netq *q = t->q;
+    struct cl_trace_open *open = &running->trace;
+    uint16_t service = l ? l->service : 0;
     bool sent = q->last_flush_tsc != rang;
+    uint32_t flags =
+        (sent || q->n_tx > n_tx ? CL_TRACE_ANSWERED : 0) | (in->since == in->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0);
+    uint64_t waited = start - in->since, picked = start - in->rx_tsc;
+    if (q->trace->mode == CL_TRACE_FULL && open->drawn && !open->id && !sent && t->tsc - start < CL_TRACER_SOON &&
+        cl_trace_is_plain(waited, picked)) {
+        open->drawn = false;
+        cl_tracer_follow(q->trace, cl_trace_plain(waited, picked, service, flags, in->flow, in->bytes), start, t->tsc);
+        return;
+    }
     struct cl_trace_end e = {.begin = in->since,
                              .pickup = in->rx_tsc,
                              .start = start,
                              .end = t->tsc,
                              .sent = sent ? q->last_flush_tsc : 0,
-                             .flags = (sent || q->n_tx > n_tx ? CL_TRACE_ANSWERED : 0) |
-                                      (in->since == in->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0),
+                             .flags = flags,
                              .flow = in->flow,
-                             .service = l ? l->service : 0,
+                             .service = service,
                              .bytes = in->bytes,
                              .shared = 1};
-    running->trace.guessed = false;
-    cl_tracer_message(q->trace, &running->trace, &e);
+    open->guessed = false;
+    cl_tracer_message(q->trace, open, &e);
 }
 
 /* A turn in which its user was called is a request of what listens. */
@@ -389,6 +399,7 @@ struct cl_flow *cl_tcp_flows_run(struct cl_netif *nif, struct cl_flow *f, struct
             gather(&t, next, &since_ns);
     }
     settle(t.q);
+    cl_netq_close_traced(t.q); /* what has no doorbell yet */
     return f;
 }
 

@@ -60,6 +60,10 @@ def test_answers_that_come_together_leave_by_one_system_call(c_program: Program)
     assert c_program("tests/libos/net/tcp/c/doorbells.c", one_thread=True)() == "ok\n"
 
 
+def test_turns_that_are_written_down_as_a_group_are_told_as_they_were(c_program: Program) -> None:
+    assert c_program("tests/libos/net/tcp/c/traced.c", one_thread=True)() == "ok\n"
+
+
 def test_a_borrowed_kthread_answers_several_by_one_doorbell(c_program: Program) -> None:
     assert c_program("tests/libos/net/tcp/c/borrowed.c")() == "ok\n"
 

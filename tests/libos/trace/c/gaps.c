@@ -5,6 +5,7 @@
 #include "tests/support/c/check.h"
 
 #include <linux/perf_event.h>
+#include <string.h>
 
 #define US 1000ull
 
@@ -71,6 +72,8 @@ static uint64_t message(uint64_t ns)
     return id;
 }
 
+static struct cl_trace_message last; /* that was read */
+
 /* What has been told since the last time: gaps; messages are looked at by others. */
 static unsigned gaps(struct cl_trace_gap *out, unsigned room)
 {
@@ -85,6 +88,8 @@ static unsigned gaps(struct cl_trace_gap *out, unsigned room)
         if (all[i].kind == CL_TRACE_GAP) {
             CHECK(found < room);
             out[found++] = all[i];
+        } else if (all[i].kind == CL_TRACE_MESSAGE) {
+            memcpy(&last, &all[i], sizeof last);
         }
     return found;
 }
@@ -93,6 +98,17 @@ static void none(void)
 {
     struct cl_trace_gap got[1];
     CHECK_EQ(gaps(got, 1), 0);
+}
+
+/* One of a row whose handler takes so long, `taken` of which others have its CPU. It has come a while ago. */
+static void one_of_row(uint64_t ns, uint64_t taken)
+{
+    uint64_t from = now;
+    run(ns - taken);
+    if (taken)
+        stop(taken);
+    counted.faults += 2;
+    cl_tracer_follow(t, cl_trace_plain(50 * US, 50 * US, 0, 0, 0, 0), from, now);
 }
 
 /* A millisecond without anything, so that the counters are looked at anew. */
@@ -309,6 +325,31 @@ static void is_off(void)
     none();
 }
 
+/* Where several are written down together it is known in whose handler the thread stood still. */
+static void in_row(void)
+{
+    struct cl_trace_gap g;
+    settle();
+    t->looks = 0;
+    (void)message(50 * US); /* nothing is to be seen: it was not switched away from */
+    for (unsigned n = 0; n < 8; n++) {
+        for (unsigned i = 0; i < n; i++)
+            one_of_row(2 * US, 0);
+        uint64_t from = now, id = t->ids + n + 1;
+        one_of_row(33 * US, 30 * US);
+        one_of_row(2 * US, 0);
+        cl_tracer_sent(t, 0);
+        CHECK_EQ(gaps(&g, 1), 1);
+        CHECK(g.id == id && g.gone == 30 * US && g.end == from + 33 * US, "%u before it", n);
+    }
+    t->looks = 1;
+    for (unsigned i = 0; i < 4; i++)
+        one_of_row(2 * US, 0);
+    cl_tracer_sent(t, 0);
+    none();
+    CHECK(last.id == t->ids && last.faults == 10, "%u", last.faults); /* of it and those before it */
+}
+
 int main(void)
 {
     struct cl_clock clock;
@@ -322,6 +363,7 @@ int main(void)
     t->page = &page;
     t->stopped_ticks = t->gap_ticks;
     by_counters();
+    in_row();
     rests();
     by_stamps();
     seldom();

@@ -50,6 +50,32 @@ static void messages(uint16_t service, bool answered, uint64_t *seed)
     }
 }
 
+/* The same of handlers that are written down together. in_row: each has its own start and end. */
+static void groups(uint16_t service, bool in_row, bool answered, uint64_t *seed)
+{
+    for (unsigned left = MESSAGES; left;) {
+        unsigned n = 3 + (unsigned)(next_random(seed) % 18);
+        n = cl_min(n, left);
+        uint64_t start = now, rang = now + 900;
+        t->open.start = start;
+        for (unsigned i = 0; i < n; i++) {
+            uint64_t took = 1000 + next_random(seed) % 1000, from = in_row ? start + 10 * i : start;
+            uint64_t end = in_row ? from + 10 : start + 200, waited = took - ((answered ? rang : end) - from);
+            struct cl_trace_plain m =
+                cl_trace_plain(waited, waited, service, answered ? CL_TRACE_ANSWERED : 0, i, (uint16_t)i);
+            if (in_row)
+                cl_tracer_follow(t, m, from, end);
+            else
+                cl_tracer_open(t, m);
+        }
+        now = start + 200;
+        cl_tracer_end_open(t, now);
+        cl_tracer_sent(t, rang);
+        now = rang;
+        left -= n;
+    }
+}
+
 static void expect(uint32_t service, uint64_t least, uint64_t most)
 {
     tell(0, 0);
@@ -101,13 +127,18 @@ int main(int argc, char **argv)
     expect(0, MESSAGES / 32 * 8 / 10, MESSAGES / 32 * 12 / 10);
     messages(3, false, &seed);
     expect(2, MESSAGES / 32 * 8 / 10, MESSAGES / 32 * 12 / 10);
+    for (unsigned i = 0; i < 4; i++) {
+        groups((uint16_t)(5 + i), i & 1, i & 2, &seed);
+        expect(4 + i, MESSAGES / 32 * 8 / 10, MESSAGES / 32 * 12 / 10);
+    }
     mode(CL_TRACE_SAMPLED);
     messages(4, true, &seed);
     expect(3, MESSAGES / 20 * 8 / 10, MESSAGES / 20 * 12 / 10);
     mode(CL_TRACE_OFF);
+    uint64_t before = cl_hist_count(&of(4)->hist);
     messages(5, true, &seed);
     tell(0, 0);
-    CHECK_EQ(cl_hist_count(&of(4)->hist), 0);
+    CHECK_EQ(cl_hist_count(&of(4)->hist), before);
     cl_trace_delete(trace);
     free(told);
     puts("ok");

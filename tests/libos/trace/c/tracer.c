@@ -346,7 +346,7 @@ static void grouped(void)
                     t, cl_trace_plain(100 + i, i, (uint16_t)(i * 8), answered[i], i * 3, (uint16_t)(60000 + i)));
         }
         now += 40;
-        cl_tracer_end_open(t);
+        cl_tracer_end_open(t, now);
         now += 9;
         cl_tracer_sent(t, now);
         CHECK_EQ(t->head - head, n < 3 ? n : 1 + (n - 1 + CL_TRACE_MORE_EACH - 1) / CL_TRACE_MORE_EACH);
@@ -364,6 +364,81 @@ static void grouped(void)
     }
 }
 
+/* More than can wait for a doorbell: those that were first are without one. */
+static void many_wait(void)
+{
+    static struct cl_trace_message got[4 * CL_TRACER_TOGETHER];
+    const uint32_t lines = 1 + (CL_TRACER_TOGETHER - 1 + CL_TRACE_MORE_EACH - 1) / CL_TRACE_MORE_EACH;
+    for (uint32_t n = 3; n <= 4; n++) {
+        for (uint32_t i = 0; i < n * CL_TRACER_TOGETHER; i++)
+            short_one(1, CL_TRACE_ANSWERED);
+        CHECK_EQ(t->pending, n == 3 ? 3 * lines : lines);
+        cl_tracer_sent(t, now + 9);
+        CHECK_EQ(read_all(got, 4 * CL_TRACER_TOGETHER), n * CL_TRACER_TOGETHER);
+        for (uint32_t i = 0; i < n * CL_TRACER_TOGETHER; i++) {
+            bool unsent = n == 4 && i < 3 * CL_TRACER_TOGETHER;
+            CHECK(got[i].shared == CL_TRACER_TOGETHER && (got[i].begin + got[i].sent == now + 9) == !unsent);
+            CHECK(((got[i].flags & CL_TRACE_UNSENT) != 0) == unsent && (got[i].sent == got[i].end) == unsent);
+        }
+    }
+}
+
+/* Of handlers with stamps of their own: one or none as it should be read. */
+struct follower {
+    uint64_t start, end, sent;
+    uint32_t waited, picked, flags;
+};
+
+/* So many that follow each other; gaps: or do not. */
+static unsigned follow(struct follower *out, unsigned n, bool gaps, uint64_t *seed)
+{
+    for (unsigned i = 0; i < n; i++) {
+        now += gaps && next_random(seed) % 6 == 0 ? 33 : 0;
+        out[i].start = now;
+        now += next_random(seed) % 40 ? next_random(seed) % 1000 : CL_TRACER_SOON - 1 - next_random(seed) % 8;
+        out[i].end = now;
+        out[i].waited = next_random(seed) % 8 ? (uint32_t)(next_random(seed) % 100000) : (uint32_t)CL_TRACER_SOON - 1;
+        out[i].picked = (uint32_t)(next_random(seed) % (out[i].waited + 1));
+        out[i].flags = (next_random(seed) % 4 ? CL_TRACE_ANSWERED : 0) | CL_TRACE_FROM_KTHREAD;
+        cl_tracer_follow(t, cl_trace_plain(out[i].waited, out[i].picked, 2, out[i].flags, i, (uint16_t)(7 * i)),
+                         out[i].start, now);
+    }
+    return n;
+}
+
+/* Each of a row is read as it was, in fewer records, whether its doorbell is rung or not. */
+static void rows(uint64_t seed)
+{
+    static struct cl_trace_message got[2 * CL_TRACER_TOGETHER];
+    struct follower want[2 * CL_TRACER_TOGETHER];
+    uint32_t messages = 0, records = 0;
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_FULL), 0);
+    for (unsigned r = 0; r < 2000; r++) {
+        later(5000000);
+        bool gaps = next_random(&seed) % 2, rings = next_random(&seed) % 4;
+        unsigned most = gaps ? CL_TRACER_TOGETHER - 1 : 2 * CL_TRACER_TOGETHER - 1; /* all can wait for a doorbell */
+        unsigned n = follow(want, 1 + (unsigned)(next_random(&seed) % most), gaps, &seed);
+        uint64_t head = t->head;
+        now += 9;
+        cl_tracer_sent(t, rings ? now : 0);
+        CHECK_EQ(read_all(got, 2 * CL_TRACER_TOGETHER), n);
+        messages += n;
+        records += (uint32_t)(t->head - head);
+        for (unsigned i = 0; i < n; i++) {
+            const struct cl_trace_message *m = &got[i];
+            bool answered = want[i].flags & CL_TRACE_ANSWERED;
+            uint64_t begin = want[i].start - want[i].waited, sent = answered && rings ? now : want[i].end;
+            CHECK(m->kind == CL_TRACE_MESSAGE && m->begin == begin && m->start == want[i].waited);
+            CHECK(m->pickup == m->start - want[i].picked && m->begin + m->end == want[i].end);
+            CHECK_EQ(m->sent, cl_min(sent - begin, (uint64_t)UINT32_MAX));
+            CHECK(m->shared == 1 && m->flow == i && m->bytes == 7 * i && m->service == 2);
+            CHECK_EQ(m->flags, want[i].flags | CL_TRACE_DRAWN | (answered && !rings ? CL_TRACE_UNSENT : 0));
+            CHECK(!m->blocked && !m->ready && (i == 0 || m->id == got[i - 1].id + 1));
+        }
+    }
+    CHECK(records < messages * 3 / 4, "%u records of %u messages", records, messages);
+}
+
 /* What short handlers share, until their doorbell or until something else begins. A long one has the next ones stamped.
  */
 static void together(void)
@@ -376,7 +451,7 @@ static void together(void)
     for (unsigned i = 0; i < 3; i++)
         short_one(40, i == 1 ? 0 : CL_TRACE_ANSWERED);
     uint64_t end = now;
-    cl_tracer_end_open(t); /* before the doorbell */
+    cl_tracer_end_open(t, now); /* before the doorbell */
     now += 25;
     cl_tracer_sent(t, now);
     CHECK_EQ(read_all(got, 4), 3);
@@ -396,7 +471,8 @@ static void together(void)
     for (unsigned i = 0; i < 2; i++)
         CHECK(got[i].shared == 1 && got[i].flags == (drawn | CL_TRACE_ANSWERED) &&
               got[i].begin + got[i].sent == now + 7);
-    CHECK(got[0].begin + got[0].end == end && got[1].begin + got[1].end == now && got[1].id == got[0].id + 1);
+    CHECK(got[0].begin + got[0].end == end && got[1].id == got[0].id + 1);
+    CHECK(got[1].begin + got[1].end == now + 7, "nobody has said when it ended: it had when its doorbell was rung");
     CHECK(t->open.alone, "the second was long");
     short_one(40, 0);
     CHECK(t->n_open == 0 && t->pending == 1, "it has its own end");
@@ -404,14 +480,24 @@ static void together(void)
     CHECK_EQ(read_all(got, 4), 1);
     CHECK(got[0].shared == 1 && got[0].end == 70 && got[0].sent == 70 && got[0].flags == drawn);
     t->open.alone = 0;
-    for (unsigned i = 0; i < 3 * CL_TRACER_TOGETHER; i++)
-        short_one(1, CL_TRACE_ANSWERED);
-    CHECK_EQ(t->pending, CL_TRACER_TOGETHER); /* those before were too many to wait for a doorbell */
+    many_wait();
+    for (unsigned n = 1; n <= 8; n++) { /* about to ring, and rung: of few the time between is not theirs */
+        for (unsigned i = 0; i < 2 * n - 1; i++)
+            short_one(40, CL_TRACE_ANSWERED);
+        unsigned of = t->n_open;
+        end = now + (of < 3 || n % 2 ? 0 : 9);
+        cl_tracer_rings(t, n % 2 ? now : 0); /* n odd: where it is stamped before */
+        now += 9;
+        cl_tracer_sent(t, now);
+        CHECK_EQ(read_all(got, CL_TRACE_AHEAD), of);
+        CHECK(got[0].begin + got[0].end == end && got[0].begin + got[0].sent == now, "%u", of);
+    }
+    short_one(40, CL_TRACE_ANSWERED);
+    cl_tracer_rings(t, 0);
+    end = now;
+    now += 9;
     cl_tracer_sent(t, now);
-    CHECK_EQ(read_all(got, CL_TRACE_AHEAD), CL_TRACE_AHEAD);
-    CHECK(got[9].shared == CL_TRACER_TOGETHER && got[9].end == got[9].sent && (got[9].flags & CL_TRACE_UNSENT));
-    CHECK_EQ(read_all(got, CL_TRACE_AHEAD), CL_TRACER_TOGETHER);
-    CHECK(!(got[9].flags & CL_TRACE_UNSENT));
+    CHECK(read_all(got, 4) == 1 && got[0].begin + got[0].end == end && got[0].begin + got[0].sent == now);
     struct cl_trace_taken was = {.begin = now, .end = now + 4000, .by = 9, .cpu = 2, .parked = true};
     cl_tracer_taken(t, &was);
     short_one(40, CL_TRACE_ANSWERED);
@@ -449,6 +535,7 @@ int main(int argc, char **argv)
     calls(seed);
     taken();
     together();
+    rows(seed);
     fits();
     grouped();
     cl_trace_delete(trace);
