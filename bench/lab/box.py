@@ -181,9 +181,7 @@ def _stops(gaps: Any, counts: Any, end: int) -> Any:
     return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
-def simulated(
-    load: loads.Load, chosen: policy.Policy, cores: int, costs: Costs, stops: Any = (), seed: int = 1
-) -> Ran:
+def simulated(load: loads.Load, chosen: policy.Policy, cores: int, costs: Costs, stops: Any = (), seed: int = 1) -> Ran:
     """The simulator's run of the same jobs, with cores that stand still when those of the box did. seed: of what is
     drawn."""
     interval = TICK_NS if chosen.ticks else 0
