@@ -141,8 +141,8 @@ def told(bell: Sequence[Met], raw: Sequence[Met], line_us: float) -> str:
     hand-over. line_us: that way."""
 
     def median_us(rounds: Sequence[Met], *parts: str) -> float:
-        ns = sorted(map(sum, zip(*([v for met in rounds for v in met.parts[part]] for part in parts), strict=True)))
-        return percentile(ns, 0.5) / 1e3
+        each = [[value for met in rounds for value in met.parts[part]] for part in parts]
+        return percentile(sorted(sum(values) for values in zip(*each, strict=True)), 0.5) / 1e3
 
     rows = (
         (HEARD, median_us(bell, HEARD), line_us),
