@@ -6,6 +6,11 @@ machine had stopped it, it served others, or the policy thought for longer than 
 simulator's cores stand still at the same times, whoever has them then: a job that comes meanwhile waits, however urgent
 it is. Without that is `plain`. A quantum begins on the box when it does in the simulator, after `switch_ns`.
 
+On the box no two quanta are of one length. The simulator is told by how much they differ (`late_ns`): were its quanta
+exact, jobs would have held equal core time, to the ns, and the older would go first, where on the box now one does and
+now the other. So who goes first is drawn in both, a round is simulated DRAWS times, and how far these are apart is said
+beside the error: nearer to the box no simulation can be.
+
 The box spins for work: it says how decisions, switches and the machine's gaps add up, and nothing of caches or of what
 the iokernel's own moves of cores cost (corelane bench sim has those).
 """
@@ -17,7 +22,7 @@ import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +38,7 @@ SHORT_US, LONG_US, LONG_SHARE = 20.0, 500.0, 0.15  # of requests of two lengths
 SLACK = 5.0  # deadline over work
 ROUNDS = 5
 LOST_MOST = 0.1  # of the cores' time, by the machine, in a round that counts
+DRAWS = 5  # simulations of a round
 GAPS_PER_JOB, GAPS_MORE = 32, 100_000  # for which a run has room, for each core
 PERCENTILES = (50, 99)
 TRAIN, TRAINS = 300, 5
@@ -87,15 +93,25 @@ class Boxed:
     missed: int = 0
 
 
+@dataclass(frozen=True)
+class Both:
+    """One load on the box, and simulated: with its stops, as often as is drawn, and without."""
+
+    box: Boxed
+    drawn: Sequence[Ran]
+    plain: Ran
+
+
 def on_the_box(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], costs: Costs) -> Boxed:
     """Run a load on threads pinned to `cores`, which spin. Jobs of one core and one resource only. costs: what the
-    simulator is told, as what a job may take at its start before that counts as a stop."""
+    simulator is told, as what a job may take at its start before that counts as a stop. The clock is late by itself."""
     for kind in load.kinds:
         if kind.max_cores > 1 and kind.min_cores > 1:
             raise CorelaneError("run on the box", "a kind wants several cores at once", "the simulator has gangs")
         if any(phase.use < 1 or any(phase.demand) for phase in kind.phases):
             raise CorelaneError("run on the box", "a kind wants parts of a core, or other resources", "simulate it")
-    world = World(load, Machine(len(cores), costs=costs), interval_ns=TICK_NS if chosen.ticks else 0)
+    machine = Machine(len(cores), costs=replace(costs, late_ns=0))
+    world = World(load, machine, interval_ns=TICK_NS if chosen.ticks else 0)
     state, tables, keep = world.prepared(chosen)
     n = len(cores)
     words, lines = np.zeros(boxloop.N_WORDS, np.int64), np.zeros((n, boxloop.LINE), np.int64)
@@ -165,26 +181,31 @@ def _stops(gaps: Any, counts: Any, end: int) -> Any:
     return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
-def simulated(load: loads.Load, chosen: policy.Policy, cores: int, costs: Costs, stops: Any = ()) -> Ran:
-    """The simulator's run of the same jobs, with cores that stand still when those of the box did."""
+def simulated(load: loads.Load, chosen: policy.Policy, cores: int, costs: Costs, stops: Any = (), seed: int = 1) -> Ran:
+    """The simulator's run of the same jobs, with cores that stand still when those of the box did. seed: of what is
+    drawn."""
     interval = TICK_NS if chosen.ticks else 0
-    return World(load, Machine(cores, costs=costs), interval_ns=interval, stops=stops).run(chosen)
+    return World(load, Machine(cores, costs=costs), interval_ns=interval, stops=stops, seed=seed).run(chosen)
 
 
 def costs_of(cores: Sequence[int]) -> Costs:
     """What the box takes for a job besides its work: median of jobs that come back to back on these cores, the least of
-    TRAINS such medians, since the machine only adds to it."""
-    return Costs(switch_ns=min(_cost_of_a_train(cores) for _ in range(TRAINS)))
+    TRAINS such medians, since the machine only adds to it. And by how much that differs: the middle half of what is
+    drawn evenly is half as wide as all of it. 1 ns at least, or no two jobs of one length would ever change places."""
+    cost, half = min(_cost_of_a_train(cores) for _ in range(TRAINS))
+    return Costs(switch_ns=cost, late_ns=max(2 * half, 1))
 
 
-def _cost_of_a_train(cores: Sequence[int]) -> int:
+def _cost_of_a_train(cores: Sequence[int]) -> tuple[int, int]:
+    """The median, and the width of the middle half."""
     n = len(cores)
     at = np.arange(TRAIN * n, dtype=np.int64) + TICK_NS
     load = loads.Load((loads.Kind(),), loads.jobs(at, np.full(TRAIN * n, float(TRAIN_NS))))
     boxed = on_the_box(load, policy.load("fifo"), cores, Costs())
     ends = np.sort(boxed.completion_ns + at)[TRAIN * n // 3 :]
     each = ends[n:] - ends[:-n] - TRAIN_NS  # of equal jobs, the n-th before was the last one of the same core
-    return max(round(float(np.median(each))), 0)
+    low, middle, high = np.percentile(each, (25, 50, 75))
+    return max(round(float(middle)), 0), round(float(high - low))
 
 
 def compare(session: Session, seconds: float) -> dict[str, Any]:
@@ -194,8 +215,10 @@ def compare(session: Session, seconds: float) -> dict[str, Any]:
     part = seconds / (sum(case.longer for _, case, _ in arms) * ROUNDS)
     costs = {n: costs_of(session.cores[:n]) for n in counts}
     session.settings["box_costs_ns"] = [costs[n].switch_ns for n in counts]
+    session.settings["box_late_ns"] = [costs[n].late_ns for n in counts]
     errors: dict[str, float] = {}
     plain: list[float] = []
+    apart: dict[str, float] = {}
     for servers, case, at in arms:
         arm = f"box and simulator, {case.policy}, {servers} cores, load {at:g}"
         session.say(arm)
@@ -206,7 +229,7 @@ def compare(session: Session, seconds: float) -> dict[str, Any]:
         except CorelaneError as error:  # it cannot keep up
             session.skip(arm, str(error))
             continue
-        kept = [pair for pair in pairs if pair[0].stopped <= LOST_MOST and not pair[0].missed]
+        kept = [pair for pair in pairs if pair.box.stopped <= LOST_MOST and not pair.box.missed]
         if not kept:
             session.skip(arm, f"the machine took over {100 * LOST_MOST:g} % of the cores' time in each round")
             continue
@@ -216,19 +239,24 @@ def compare(session: Session, seconds: float) -> dict[str, Any]:
         row = row_of(kept)
         session.arm(arm, policy=case.policy, cores=servers, load=at, rounds_left_out=len(pairs) - len(kept), **row)
         errors |= {f"{arm}, p{p}": row[f"p{p}_error"] for p in PERCENTILES}
+        apart |= {f"{arm}, p{p}": row[f"p{p}_apart"] for p in PERCENTILES}
         plain += [abs(row[f"plain_p{p}_error"]) for p in PERCENTILES]
     if not errors:
         session.figure("lab.box_error", None, reason="the machine was too loud in every round")
         return {}
     worst = max(errors, key=lambda name: abs(errors[name]))
     session.note(f"lab.box_error is that of {worst}")
-    beside = {"largest without what the machine took from jobs": max(plain)}
+    beside = {
+        "largest without what the machine took from jobs": max(plain),
+        "simulations of that row apart": apart[worst],
+        "largest of simulations apart": max(apart.values()),
+    }
     values = [abs(error) for error in errors.values()]
     session.figure("lab.box_error", max(values), runs=values, beside=beside)
     return errors
 
 
-def _round(cores: Sequence[int], case: Case, at: float, count: int, costs: Costs, seed: int) -> tuple[Boxed, Ran, Ran]:
+def _round(cores: Sequence[int], case: Case, at: float, count: int, costs: Costs, seed: int) -> Both:
     """A load of the comparison through both."""
     if case.lengths:
         load = two_lengths(at, len(cores), count, seed, case.longer)
@@ -237,11 +265,11 @@ def _round(cores: Sequence[int], case: Case, at: float, count: int, costs: Costs
     return both(load, policy.load(case.policy, case.settings), cores, costs)
 
 
-def both(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], costs: Costs) -> tuple[Boxed, Ran, Ran]:
-    """One load on the box, simulated with the times at which its cores stood still, and without."""
+def both(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], costs: Costs) -> Both:
+    """One load on the box, simulated with the times at which its cores stood still, DRAWS times, and without."""
     boxed = on_the_box(load, chosen, cores, costs)
-    with_losses = simulated(load, chosen, len(cores), costs, boxed.stops)
-    return boxed, with_losses, simulated(load, chosen, len(cores), costs)
+    drawn = [simulated(load, chosen, len(cores), costs, boxed.stops, 1 + i) for i in range(DRAWS)]
+    return Both(boxed, drawn, simulated(load, chosen, len(cores), costs))
 
 
 def rounds(
@@ -251,7 +279,7 @@ def rounds(
     chosen, costs = policy.load(spec, settings), costs_of(cores)
     pairs = [both(load.made(len(cores), seed), chosen, cores, costs) for seed in seeds]
     row = {"policy": str(chosen), "cores": list(cores), "rounds": len(pairs), "switch_ns": costs.switch_ns}
-    return row | row_of(pairs)
+    return row | {"late_ns": costs.late_ns} | row_of(pairs)
 
 
 def _log_normal(at: float, cores: int, count: int, seed: int) -> loads.Load:
@@ -277,15 +305,19 @@ def two_lengths(at: float, cores: int, count: int, seed: int, longer: float = 1.
     return loads.Load((short, long), rows, made.said)
 
 
-def row_of(pairs: Sequence[tuple[Boxed, Ran, Ran]]) -> dict[str, Any]:
-    """Medians over rounds, and the medians of the ratios of each round less 1."""
-    row: dict[str, Any] = {"n": sum(len(b.load) for b, *_ in pairs)}
-    row["stopped"] = statistics.median(b.stopped for b, *_ in pairs)
+def row_of(pairs: Sequence[Both]) -> dict[str, Any]:
+    """Medians over rounds, of a round's simulations the median; of the ratios of each round less 1 the median, least
+    and most; and the median of the most over the least of a round's simulations less 1 (`apart`)."""
+    row: dict[str, Any] = {"n": sum(len(pair.box.load) for pair in pairs)}
+    row["stopped"] = statistics.median(pair.box.stopped for pair in pairs)
     for p in PERCENTILES:
-        box = [float(np.percentile(b.completion_ns, p)) for b, *_ in pairs]
-        model = [float(np.percentile(m.completion_ns, p)) for _, m, _ in pairs]
-        without = [float(np.percentile(m.completion_ns, p)) for *_, m in pairs]
+        box = [float(np.percentile(pair.box.completion_ns, p)) for pair in pairs]
+        drawn = [sorted(float(np.percentile(m.completion_ns, p)) for m in pair.drawn) for pair in pairs]
+        model = [statistics.median(values) for values in drawn]
+        without = [float(np.percentile(pair.plain.completion_ns, p)) for pair in pairs]
         row |= {f"box_p{p}_us": statistics.median(box) / 1e3, f"model_p{p}_us": statistics.median(model) / 1e3}
-        row[f"p{p}_error"] = statistics.median(m / b for m, b in zip(model, box, strict=True)) - 1
+        errors = [m / b - 1 for m, b in zip(model, box, strict=True)]
+        row |= {f"p{p}_error": statistics.median(errors), f"p{p}_from": min(errors), f"p{p}_to": max(errors)}
+        row[f"p{p}_apart"] = statistics.median(values[-1] / values[0] for values in drawn) - 1
         row[f"plain_p{p}_error"] = statistics.median(m / b for m, b in zip(without, box, strict=True)) - 1
     return row

@@ -100,7 +100,7 @@ def _end(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def table(document: Mapping[str, Any]) -> str:
-    """Rows for a person, with intervals of the first column."""
+    """Rows for a person, with intervals where there are several seeds."""
     rows = document["arms"]
     kept = [(key, title) for key, title in COLUMNS if any(row.get(key) is not None for row in rows)]
     lines = [["policy", "cores", *(title for _, title in kept)]]
@@ -116,19 +116,28 @@ def table(document: Mapping[str, Any]) -> str:
 
 def _cell(row: Mapping[str, Any], key: str) -> str:
     half = row.get(f"{key}_pm")
-    more = f" +-{quantity(float(half))}" if half is not None and key == "mean_completion_us" else ""
+    more = f" +-{quantity(float(half))}" if half is not None else ""
     return quantity(row.get(key)) + more
 
 
-def pairs(document: Mapping[str, Any], baseline: str) -> list[dict[str, Any]]:
-    """Mean completion of each policy over the baseline's, on the same cores."""
-    base = {row["cores"]: row for row in document["arms"] if row["policy"] == baseline}
-    return [
-        {
-            "policy": row["policy"],
-            "cores": row["cores"],
-            "over": row["mean_completion_us"] / base[row["cores"]]["mean_completion_us"],
-        }
-        for row in document["arms"]
-        if row["cores"] in base and row["policy"] != baseline and row.get("mean_completion_us")
-    ]
+def pairs(done: Sequence[Done], baseline: str) -> list[dict[str, Any]]:
+    """Mean completion of each policy over that of the policy `baseline`, whatever its settings, on the same cores and
+    loads: the geometric mean over seeds, and its 95 % interval; None: only one seed. Without who ended no job; none if
+    the baseline did not run."""
+    groups: dict[tuple[str, int], dict[int, float]] = {}
+    base: dict[int, dict[int, float]] = {}
+    for one in done:
+        name, cores = name_of(one.task), one.task.machine.cores
+        held = base.setdefault(cores, {}) if one.task.policy == baseline else groups.setdefault((name, cores), {})
+        held[one.task.seed] = one.numbers.get("mean_completion_us", math.inf)
+    rows = []
+    for (name, cores), means in groups.items():
+        if cores not in base:
+            continue
+        logs = [math.log(mean) - math.log(base[cores][seed]) for seed, mean in means.items()]
+        middle = sum(logs) / len(logs)
+        if math.isfinite(middle):
+            half = measures.interval(logs) if len(logs) > 1 else None
+            low, high = (None if half is None else math.exp(middle + sign * half) for sign in (-1, 1))
+            rows.append({"policy": name, "cores": cores, "over": math.exp(middle), "from": low, "to": high})
+    return rows

@@ -6,7 +6,8 @@ On two cores: the loop, and one worker core that a batch job has. The needs are 
 
 Each need is broken down by the stamps of who takes part, which the log of moves has. What bounds the doorbell stands
 beside the figure: the way of a line to the loop, and the kernel's own hand-over of a core by a flag and sched_yield,
-between two processes, in the same run.
+between two processes, in the same run. A note says part by part how much more ours takes. No doorbell makes the
+hand-over shorter, so a second bound has ours: heard after the way of a line, and then all as it was.
 
 Messages are what the two ways cost: decisions, in each of which the loop reads the applications' words, and rings that
 it heeds. A scan as often as the loop can stands beside them, and a doorbell with a scan that is ten times rarer.
@@ -46,6 +47,7 @@ BELL, SCAN = "doorbell, scan each 5 us", "scan each 5 us"
 RAW = "flag, sched_yield, between two processes"
 HEARD, BEGINS = "need until the decision", "new owner runs until its uthread does"
 PARTS = (HEARD, SEEN, LEAVES, SWITCH, BEGINS)
+GONE = "decision until the old owner yields"  # SEEN and LEAVES, which the kernel's own way does not tell apart
 ARMS: Mapping[str, Mapping[str, Any]] = {
     SCAN: {"interval_us": 5, "doorbell": False},
     BELL: {"interval_us": 5, "doorbell": True},
@@ -64,8 +66,8 @@ WAIT_S = 30.0
 
 @dataclass(frozen=True)
 class Met:
-    """Needs of one round. ns: of each, from need to core; parts: of those whose steps are known; the others a second,
-    while they were measured."""
+    """Needs of one round. ns: of each, from need to core; parts: of those whose steps are known, in their order; the
+    others a second, while they were measured."""
 
     ns: list[float]
     decisions_per_s: float
@@ -84,7 +86,7 @@ def compare(session: Session, seconds: float) -> None:
     got = session.interleave(arms, ROUNDS)
     for name, rounds in got.items():
         session.arm(name, **row_of(rounds))
-    for name, part in itertools.product((BELL, SCAN), PARTS):
+    for name, part in [*itertools.product((BELL, SCAN), PARTS), (RAW, GONE), (RAW, SWITCH)]:
         ns = sorted(value for met in got[name] for value in met.parts.get(part, ()))
         if ns:
             session.arm(f"{name}: {part}", n=len(ns), **{f"{q}_us": percentile(ns, p) / 1e3 for q, p in PERCENTILES})
@@ -97,11 +99,18 @@ def compare(session: Session, seconds: float) -> None:
         for q in (90, 99)
     }
     line_us = statistics.median(session.cacheline_ns) / 2e3
+    session.note(f"p50 of the parts of {BELL}, us: {told(bell, got[RAW], line_us)}")
     floors = [line_us + raw.us(0.5) for raw in got[RAW]]
     beside["bound: a line and the raw hand-over, over the scan"] = statistics.median(
         floor / s.us(0.5) for floor, s in zip(floors, scan, strict=True)
     )
     beside["p50 over that bound"] = statistics.median(b.us(0.5) / f for b, f in zip(bell, floors, strict=True))
+    heard = [sorted(b.parts[HEARD]) for b in bell]
+    if all(heard):
+        beside["bound: a line and our hand-over, over the scan"] = statistics.median(
+            (b.us(0.5) - percentile(h, 0.5) / 1e3 + line_us) / s.us(0.5)
+            for b, h, s in zip(bell, heard, scan, strict=True)
+        )
     session.ratio_figure("lab.doorbell", [b.us(0.5) for b in bell], [s.us(0.5) for s in scan], beside=beside)
 
 
@@ -122,7 +131,26 @@ def _raw(cores: tuple[int, int], seconds: float) -> Met:
     fields |= {"settle_ns": GAP_NS, "rounds": n, "limit_ns": int(WAIT_S * 1e9)}
     err = ffi.new("char[256]")
     check(lib.cl_handoff_run(ffi.new("struct cl_handoff_config *", fields), times, out, err), "hand a core over", err)
-    return Met([one.began for one in times[0 : out.rounds]], math.nan, math.nan)
+    began, seen = ([getattr(one, name) for one in times[0 : out.rounds]] for name in ("began", "seen"))
+    parts = {GONE: seen, SWITCH: [b - s for b, s in zip(began, seen, strict=True)]}
+    return Met(began, math.nan, math.nan, parts)
+
+
+def told(bell: Sequence[Met], raw: Sequence[Met], line_us: float) -> str:
+    """Part by part the median of our way, and what the bound has in its place: the way of a line, and the kernel's own
+    hand-over. line_us: that way."""
+
+    def median_us(rounds: Sequence[Met], *parts: str) -> float:
+        each = [[value for met in rounds for value in met.parts[part]] for part in parts]
+        return percentile(sorted(sum(values) for values in zip(*each, strict=True)), 0.5) / 1e3
+
+    rows = (
+        (HEARD, median_us(bell, HEARD), line_us),
+        (GONE, median_us(bell, SEEN, LEAVES), median_us(raw, GONE)),
+        (SWITCH, median_us(bell, SWITCH), median_us(raw, SWITCH)),
+        (BEGINS, median_us(bell, BEGINS), 0.0),
+    )
+    return ", ".join(f"{name} {ours:.3g} (bound {bound:.3g})" for name, ours, bound in rows)
 
 
 def row_of(rounds: Sequence[Met]) -> dict[str, Any]:

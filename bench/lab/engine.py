@@ -7,8 +7,8 @@ tree, and come in this order after the cores at one instant. Between two events 
 nothing is done for jobs that nothing happens to. A policy's words are a list of cores that change hands (`acts.give`):
 first those taken, then those given, at the costs in `settings`.
 
-A load is an array of jobs made beforehand: the loop draws nothing, and the same load and policy give the same run, to
-the bit. Nothing in here allocates.
+A load is an array of jobs made beforehand. The loop draws nothing but how late a quantum is seen to be over, from the
+run's seed: the same load, policy and seed give the same run, to the bit. Nothing in here allocates.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from .state import (
     DECIDE,
     DECIDED_NS,
     DONE_JOBS,
+    DRAWN,
     EVENTS,
     FAR,
     FREE_SLOTS,
@@ -38,6 +39,7 @@ from .state import (
     HELD,
     IN_BUCKET,
     INTERVAL,
+    LATE,
     LOOK,
     LOOP_MOVE,
     MOST_CALLS,
@@ -185,6 +187,19 @@ def renew(c: Any, s: State) -> None:
 
 
 @inner
+def quantum_over(start: Any, c: Any, s: State) -> Any:
+    """When a quantum of row c that begins at `start` is seen to be over: on a machine no two are of one length (Knuth's
+    MMIX generator)."""
+    if not s.cores[c].quantum_ns:
+        return FAR
+    over = start + s.cores[c].quantum_ns
+    if s.settings[LATE]:
+        s.world[DRAWN] = s.world[DRAWN] * 6364136223846793005 + 1442695040888963407
+        over += (s.world[DRAWN] >> 33 & 0x7FFFFFFF) % (s.settings[LATE] + 1)
+    return over
+
+
+@inner
 def give(now: Any, c: Any, j: Any, s: State) -> None:
     """Row c, which is idle, begins to work for job j after what the change costs."""
     core, job, hidden, view = s.cores[c], s.jobs[j], s.hidden[j], s.told[0]
@@ -225,7 +240,7 @@ def give(now: Any, c: Any, j: Any, s: State) -> None:
     hold(s.jobs, s.cores, j, c)
     core.stage = free_stage(j, c, s) if s.kinds[job.kind].stages else 0
     core.since_ns = now
-    s.quantum[c] = start + core.quantum_ns if core.quantum_ns else FAR
+    s.quantum[c] = quantum_over(start, c, s)
     slot_time(c, s)
     s.world[GIVEN] += 1
     occupied(c, 1, s)
@@ -335,7 +350,7 @@ def apply(now: Any, s: State) -> None:
             if j >= len(s.jobs) or s.jobs[j].state == FREE or s.jobs[j].promised == REFUSED or riding:
                 s.world[REFUSED_GIFTS] += 1
             elif core.job == j:
-                s.quantum[order] = max(now, s.jobs[j].as_of_ns) + core.quantum_ns if core.quantum_ns else FAR
+                s.quantum[order] = quantum_over(max(now, s.jobs[j].as_of_ns), order, s)
                 slot_time(order, s)
                 renew(order, s)
             else:

@@ -11,12 +11,13 @@ FAR = 1 << 62
 
 # Entries of `settings`.
 NOTICE, DECIDE, LOOK, ACTUATE, SWITCH, MOVE, LOOP_MOVE, TICKS_ONLY = 0, 1, 2, 3, 4, 5, 6, 7
-SEATS, RESOURCES, BUCKET, INTERVAL, LOSSES, WATCHED = 8, 9, 10, 11, 12, 13
-N_SETTINGS = 14
+SEATS, RESOURCES, BUCKET, INTERVAL, LOSSES, WATCHED, LATE = 8, 9, 10, 11, 12, 13, 14
+N_SETTINGS = 15
 # Entries of `world`.
 NOW, EVENTS, CALLS, GIVEN, REFUSED_GIFTS, NEXT, DONE_JOBS, STUCK, FREE_SLOTS, N_DIRTY = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 DECIDED_NS, ARRIVES, TICKS_AT, WAKES_AT, STOPS_AT, NEXT_STOP, IN_BUCKET, BUCKET_ENDS = 10, 11, 12, 13, 14, 15, 16, 17
-N_WORLD = 18
+DRAWN = 18  # the state of what is drawn
+N_WORLD = 19
 MOST_CALLS = 100_000  # of a policy at one instant: more, and it is stuck
 ASKS_FOR_EVER = 1 << 8  # in STUCK; else what stands in view.astray
 # Columns of `series`, a row a bucket of time: summed over it, ns of cores held and of cores at work, of jobs that wait.

@@ -29,7 +29,7 @@ class Costs:
     """What changes cost, ns. switch_ns: a core that ran another job last; move_ns: on top, for a job that ran elsewhere
     before; loop_ns: on top, if that was in another loop; actuate_ns: of the loop, for each core given;
     decide_ns, look_ns: of the first loop, for a call, and for each job that is there; notice_ns: from an event to the
-    call that it makes."""
+    call that it makes; late_ns: after its end a quantum is seen to be over, at most, drawn evenly."""
 
     switch_ns: int = 0
     move_ns: int = 0
@@ -38,6 +38,7 @@ class Costs:
     decide_ns: int = 0
     look_ns: int = 0
     notice_ns: int = 0
+    late_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class World:
     """A load and a machine, on which policies run one after the other, each from the start.
 
     room: jobs that can be there at a time; what comes beyond is counted (table.NO_ROOM). interval_ns: between ticks; 0:
-    none. buckets: rows of the time series. seed: of the randomness that a policy may use.
+    none. buckets: rows of the time series. seed: of the randomness that a policy may use, and of `Costs.late_ns`.
     watched: note what watch.py watches for; a run is then slower. stops: rows of (ns, core, ns), ascending: from when
     on which core stands still, and for how long. No policy sees it, or anything else while all cores do.
     """
@@ -277,7 +278,7 @@ class World:
             settings=self._settings(policy),
             world=np.zeros(st.N_WORLD, np.int64),
         )
-        state.world[st.FREE_SLOTS] = room
+        state.world[st.FREE_SLOTS], state.world[st.DRAWN] = room, self._seed
         state.world[st.ARRIVES] = int(self.load.jobs["at_ns"][0])
         state.world[st.BUCKET_ENDS] = state.settings[st.BUCKET] if self._buckets > 1 else st.FAR
         state.world[st.TICKS_AT] = self._interval or st.FAR
@@ -293,7 +294,7 @@ class World:
         settings[[st.MOVE, st.LOOP_MOVE]] = costs.move_ns, costs.loop_ns
         settings[[st.TICKS_ONLY, st.SEATS, st.INTERVAL]] = policy.ticks, m.seats, self._interval
         settings[[st.RESOURCES, st.LOSSES]] = bool(m.capacity), any(k.loss_scale for k in self.load.kinds)
-        settings[st.WATCHED] = self._watched
+        settings[[st.WATCHED, st.LATE]] = self._watched, costs.late_ns
         work = float(self.load.jobs["work_ns"].sum()) / m.power
         settings[st.BUCKET] = max(1, int(max(work, float(self.load.jobs["at_ns"][-1])) / self._buckets))
         return settings

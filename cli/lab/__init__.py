@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare = actions.add_parser("compare", help="the same, each policy with its best settings by a sweep")
     add_run(compare)
     compare.add_argument("--goal", default=GOAL, metavar="NAME", help=f"what is best: least of it (default {GOAL})")
-    compare.add_argument("--baseline", default="fifo", metavar="POLICY", help="over which others are told (fifo)")
+    compare.add_argument("--baseline", metavar="POLICY", help="over which others are told (fifo, if it runs)")
     compare.add_argument("--alone", action="store_true", help="only these policies, without the baselines beside them")
     record = actions.add_parser("record", help="write requests, or what an iokernel does with its cores, as a load")
     record.add_argument("file", metavar="FILE", help="the load file to write")

@@ -30,9 +30,11 @@ def run(options: argparse.Namespace) -> int:
     print(f"{chosen} on cores {', '.join(map(str, cores))}: {row['n']} jobs in {row['rounds']} rounds")
     for p in box.PERCENTILES:
         box_us, model_us = row[f"box_p{p}_us"], row[f"model_p{p}_us"]
-        error, plain = 100 * row[f"p{p}_error"], 100 * row[f"plain_p{p}_error"]
-        off = f"{error:+.1f} % ({plain:+.1f} % without losses)"
+        error, least, most = (100 * row[f"p{p}_{key}"] for key in ("error", "from", "to"))
+        off = f"{error:+.1f} % ({least:+.1f} to {most:+.1f} % in rounds)"
         print(f"  p{p}: box {box_us:.1f} us, simulated {model_us:.1f} us: {off}")
+    for said, key in (("simulated without losses", "plain_p{}_error"), ("simulations of a round apart", "p{}_apart")):
+        print(f"  {said}: {', '.join(f'p{p} {100 * row[key.format(p)]:+.1f} %' for p in box.PERCENTILES)}")
     gone = f"the cores lost {100 * row['stopped']:.2g} % of their time"
-    print(f"  a job costs {row['switch_ns']} ns besides its work; {gone}")
+    print(f"  a job costs {row['switch_ns']} to {row['switch_ns'] + row['late_ns']} ns besides its work; {gone}")
     return 0

@@ -154,7 +154,10 @@ def named(options: argparse.Namespace) -> list[str]:
     if not names:
         raise WrongUsage("--policy", "it names none", "see corelane lab list")
     beside = BASELINES if options.action == "compare" and not options.alone else ()
-    return names + [name for name in beside if name not in names]
+    names += [name for name in beside if name not in names]
+    if options.action == "compare" and options.baseline and options.baseline not in names:
+        raise WrongUsage(f"--baseline {options.baseline}", "it does not run", f"one of {', '.join(names)}")
+    return names
 
 
 def _policies(options: argparse.Namespace) -> list[tuple[str, Mapping[str, float]]]:
@@ -203,25 +206,32 @@ def run(options: argparse.Namespace) -> int:
     told = sys.stderr if options.json == "-" else sys.stdout
     print(comparing.table(document), file=told)
     if options.action == "compare":
-        for pair in comparing.pairs(document, options.baseline):
-            over = f"{pair['over']:.3g} times the mean completion of {options.baseline}"
+        baseline = options.baseline or "fifo"
+        for pair in comparing.pairs(done, baseline):
+            between = f" ({pair['from']:.3g} to {pair['to']:.3g})" if pair["from"] is not None else ""
+            over = f"{pair['over']:.3g}{between} times the mean completion of {baseline}"
             print(f"{pair['policy']}, {pair['cores']} cores: {over}", file=told)
     _write(options, document, page, told)
     return 0
 
 
 def _swept(options: argparse.Namespace, tasks: list[Task], processes: int, session: Session) -> list[Task]:
-    """The tasks with the best settings of each policy on each number of cores, found with seeds of their own."""
+    """The tasks with the best settings of each policy on each number of cores, found with seeds of their own. A file is
+    one load, whatever the seed: there they are found on what is shown, which is said."""
     from dataclasses import replace
 
     from ...bench.lab import runs
 
     firsts = [task for task in tasks if task.seed == options.seed]
+    file = firsts[0].load.path
+    if file:
+        why = f"{Path(file).name} is one load, without other seeds"
+        session.note(f"settings were chosen on the load that is shown: {why}")
     tried = [
         replace(task, settings={**settings, **task.settings}, seed=options.seed + 1_000_000 + i)
         for task in firsts
         for settings in runs.swept(task.policy)
-        for i in range(2)
+        for i in range(1 if file else 2)
     ]
     done: list[Done] = runs.every(tried, processes, lambda text: session.say(f"sweep, {text}"), options.ray)
     chosen = {(t.policy, t.machine.cores): t.settings for t in runs.best(tried, done, options.goal)}

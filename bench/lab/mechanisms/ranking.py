@@ -10,6 +10,7 @@ from ..table import QUANTUM
 from .tool import tool
 
 TARGET, KEY = 6, 7  # words of jobs[j].memory
+BARRED = 3  # word of cores[c].memory: `begin` passes this core over
 
 
 @tool
@@ -165,10 +166,11 @@ def again(view: Any, cores: Any) -> None:
 
 @tool
 def begin(view: Any, jobs: Any, cores: Any, j: Any, need: Any, quantum_ns: Any) -> Any:
-    """Have a job that waits begin on `need` idle cores, if there are so many that have the memory. Returns whether."""
+    """Have a job that waits begin on `need` idle cores that are not BARRED, if there are so many that have the memory.
+    Returns whether."""
     c, lead = view.idle, True
     while c >= 0 and need > 0:
-        if spare(cores, c) and fits(view, jobs, cores, c, j):
+        if cores[c].memory[BARRED] == 0.0 and spare(cores, c) and fits(view, jobs, cores, c, j):
             cores[c].quantum_ns = quantum_ns if lead else 0
             lead = False
             give(view, cores, c, j)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..acts import fits, forgo, give, wake_at
-from ..mechanisms.ranking import spare
+from ..acts import wake_at
+from ..mechanisms.ranking import BARRED, begin
 from ..mechanisms.tool import tool
 from ..table import DONE, MAX_CLASSES
 
@@ -62,17 +62,12 @@ def _may(view: Any, cores: Any, memory: Any, cls: Any, c: Any) -> Any:
 
 
 @tool
-def _begin(view: Any, jobs: Any, cores: Any, memory: Any, j: Any, need: Any) -> Any:
-    """Have a job begin on `need` idle cores that its class may use. Returns whether there are so many."""
+def _bar(view: Any, cores: Any, memory: Any, cls: Any) -> None:
+    """Of the idle cores, leave to `begin` those that a class may use."""
     c = view.idle
-    while c >= 0 and need > 0:
-        if spare(cores, c) and _may(view, cores, memory, jobs[j].cls, c) and fits(view, jobs, cores, c, j):
-            give(view, cores, c, j)
-            need -= 1
+    while c >= 0:
+        cores[c].memory[BARRED] = 0.0 if _may(view, cores, memory, cls, c) else 1.0
         c = cores[c].next_idle
-    if need > 0:
-        forgo(view, cores, j)
-    return need == 0
 
 
 def darc(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, window: Any = 2000) -> None:
@@ -89,8 +84,10 @@ def darc(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, window: Any 
     for turn in range(2 * view.n_classes):
         here = cls if turn < view.n_classes else turn - view.n_classes
         j = view.waiting[here] if here >= 0 and (turn < view.n_classes or memory[_COUNT + here] == 0.0) else -1
-        if j >= 0 and _begin(view, jobs, cores, memory, j, kinds[jobs[j].kind].min_cores):
-            wake_at(view, view.now_ns)
-            return
+        if j >= 0:
+            _bar(view, cores, memory, here)
+            if begin(view, jobs, cores, j, kinds[jobs[j].kind].min_cores, 0):
+                wake_at(view, view.now_ns)
+                return
         if turn < view.n_classes and cls >= 0:
             cls = _next_class(view, memory, cls)

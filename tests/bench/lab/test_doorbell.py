@@ -30,6 +30,17 @@ def test_no_uthread_stays_in_front_of_a_kthread_that_idles():
         assert len(doorbell.measure((CORES[0], CORES[1]), doorbell.ARMS[doorbell.BELL], 0.5).ns) > doorbell.LEAST
 
 
+def test_a_note_has_our_parts_and_those_of_the_bound():
+    parts = {doorbell.HEARD: [500.0, 700.0, 600.0], doorbell.SEEN: [400.0, 300.0, 500.0]}
+    parts |= {doorbell.LEAVES: [200.0, 400.0, 100.0], doorbell.SWITCH: [1300.0] * 3, doorbell.BEGINS: [200.0] * 3}
+    raw = {doorbell.GONE: [300.0, 250.0, 350.0], doorbell.SWITCH: [1200.0, 1100.0, 1250.0]}
+    said = doorbell.told([doorbell.Met([], 1.0, 1.0, parts)], [doorbell.Met([], math.nan, math.nan, raw)], 0.17)
+    assert said == (
+        "need until the decision 0.6 (bound 0.17), decision until the old owner yields 0.6 (bound 0.3), "
+        "yield until the new runs 1.3 (bound 1.2), new owner runs until its uthread does 0.2 (bound 0)"
+    )
+
+
 def test_a_row_has_all_needs_and_medians_of_the_rates():
     row = doorbell.row_of([doorbell.Met([3000.0], 1.0, 5.0), doorbell.Met([1000.0, 2000.0], 3.0, 7.0)])
     assert (row["n"], row["p50_us"], row["decisions_per_s"], row["rings_per_s"]) == (3, 2.0, 2.0, 6.0)

@@ -181,7 +181,31 @@ def test_a_document_says_what_a_reviewer_asks(document, tmp_path):
     text = comparing.table(document)
     assert "seeds 1, 2" in text
     assert "95 % interval" in text
-    assert {pair["cores"] for pair in comparing.pairs(document, "fifo")} == {4, 8}
+    counts = [line.count("+-") for line in text.splitlines()]
+    assert [count for count in counts if count > 1] == [len(comparing.COLUMNS)] * 4
+
+
+def done_in(name, settings, seed, mean_us):
+    (task,) = tasks([(name, settings)], seeds=(seed,))
+    return runs.Done(task, {"mean_completion_us": mean_us}, {})
+
+
+def test_ratios_are_of_the_same_seeds_and_have_intervals():
+    """A baseline with settings of a sweep was none, by its name, and nothing was said."""
+    found = [done_in("static", {"each": 2}, 1, 10.0), done_in("static", {"each": 2}, 2, 1000.0)]
+    found += [done_in("fair", {}, 1, 20.0), done_in("fair", {}, 2, 2000.0)]
+    found += [done_in("fifo", {}, 1, 5.0), done_in("fifo", {}, 2, 2000.0)]
+    fair, fifo = comparing.pairs(found, "static")
+    assert (fair["policy"], fair["cores"]) == ("fair", 4)
+    assert [fair[key] for key in ("over", "from", "to")] == pytest.approx([2, 2, 2])
+    assert fifo["over"] == pytest.approx(1)
+    assert fifo["from"] == pytest.approx(1 / fifo["to"])
+    (alone,) = comparing.pairs([found[0], found[2]], "static")
+    assert (alone["over"], alone["from"]) == (pytest.approx(2), None)
+    assert comparing.pairs(found, "edf") == []
+    for ended in (found[2:4], found[:2]):  # nobody ended any job, whom the other is held against, or who is
+        none = [runs.Done(one.task, {}, {}) for one in found[:4] if one not in ended]
+        assert comparing.pairs([*ended, *none], "static") == []
 
 
 def test_an_oracle_is_labelled(write_policy, run):

@@ -82,8 +82,12 @@ def test_compare_sweeps_with_seeds_of_its_own(capsys):
 
 def test_a_load_file(capsys, tmp_path):
     loads.write(tmp_path / "mine.load", loads.Load((loads.Kind(),), loads.jobs([0, 10], [1000.0, 1000.0])))
-    text = said(capsys, "run", "--policy", "fifo", "--load", str(tmp_path / "mine.load"), "--cores", "1")
+    words = ["--load", str(tmp_path / "mine.load"), "--cores", "1"]
+    text = said(capsys, "run", "--policy", "fifo", *words)
     assert "fifo" in text
+    text = said(capsys, "compare", "--policy", "fifo,priority", "--alone", *words)
+    assert "settings were chosen on the load that is shown: mine.load" in text
+    assert "1 times the mean completion of fifo" in text
 
 
 @pytest.mark.parametrize(
@@ -98,6 +102,7 @@ def test_a_load_file(capsys, tmp_path):
         (["run", "--policy", "fifo", "--costs", "a=1"], "there is none of that name"),
         (["run", "--policy", "fifo", "--speeds", "a"], "it is no list of numbers"),
         (["run", "--policy", ","], "it names none"),
+        (["compare", "--policy", "fifo", "--alone", "--baseline", "fair"], "it does not run"),
         (["box", "--cores", "4095"], "may not be used"),
         (["box", "--load", "none"], "there is no such file or generator"),
     ],
