@@ -147,7 +147,16 @@ static bool is_ours(const char *line, size_t name_len)
     return false;
 }
 
-/* Lines of a handler: each ends as it should, has a name, and says nothing of the framing. */
+static bool is_name(const char *at, size_t len)
+{
+    size_t n = 0;
+    while (n < len && cl_http_is_token_char(at[n]))
+        n++;
+    return len && n == len;
+}
+
+/* Lines of a handler: each ends as it should, has a name, and says nothing of the framing. With a space in front of the
+ * colon a name would be another one for us, and for who reads it perhaps not. */
 static bool lines_are_right(const char *lines, uint64_t len)
 {
     for (const char *end = lines + len; lines < end;) {
@@ -156,7 +165,7 @@ static bool lines_are_right(const char *lines, uint64_t len)
             memchr(lines, 0, (size_t)(lf - lines)))
             return false;
         const char *colon = memchr(lines, ':', (size_t)(lf - lines));
-        if (!colon || colon == lines || is_ours(lines, (size_t)(colon - lines)))
+        if (!colon || !is_name(lines, (size_t)(colon - lines)) || is_ours(lines, (size_t)(colon - lines)))
             return false;
         lines = lf + 1;
     }

@@ -300,12 +300,6 @@ void cl_http_request_begin(struct cl_http_request *r, const struct cl_http_asks 
     r->limits = limits;
 }
 
-static bool is_token_char(uint8_t c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           (c && strchr("!#$%&'*+-.^_`|~", c) != NULL);
-}
-
 /* The status for what llhttp has refused. */
 static int status_of(const struct cl_http_request *r, const uint8_t *data, int64_t at, int64_t len)
 {
@@ -313,7 +307,7 @@ static int status_of(const struct cl_http_request *r, const uint8_t *data, int64
         return r->status;
     switch (llhttp_get_errno(&r->parser)) {
     case HPE_INVALID_METHOD: /* if it could be one it is not known */
-        return at < len && is_token_char(data[at]) ? 501 : 400;
+        return at < len && cl_http_is_token_char((char)data[at]) ? 501 : 400;
     case HPE_PAUSED_H2_UPGRADE:
         return 505;
     default:

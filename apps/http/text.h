@@ -39,6 +39,13 @@ static inline bool cl_http_is_space(char c)
     return c == ' ' || c == '\t';
 }
 
+/* Of a method, or of a header's name (RFC 9110, section 5.6.2). */
+static inline bool cl_http_is_token_char(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c && strchr("!#$%&'*+-.^_`|~", c) != NULL);
+}
+
 /* Without spaces and tabs at its ends (OWS of RFC 9110, section 5.6.3). */
 static inline struct cl_http_text cl_http_trim(struct cl_http_text t)
 {

@@ -10,9 +10,7 @@
 struct cl_resp_in_call {
     uint64_t off_until_ns, rest_ns; /* none until then; the last rest */
     uint32_t missed;                /* calls in a row for which the device kept nothing */
-    uint32_t calls;                 /* since all_ns began; that and stalled_ns: see in_call.c */
-    uint64_t mean_ns, usual_ns;     /* that calls take in the mean, and as a rule */
-    uint64_t all_ns, stalled_ns;
+    uint64_t usual_ns;              /* that calls take as a rule; 0: not known */
 };
 
 /* Whether the next write may be a call. */

@@ -120,6 +120,8 @@ def test_what_fails_is_answered(serve: Serve, caplog: pytest.LogCaptureFixture) 
         route("/status", compiled=False)(lambda request: (99, "x")),
         route("/line", compiled=False)(lambda request: (200, {"X": "a\r\nY: b"}, "x")),
         route("/length", compiled=False)(lambda request: (200, {"content-LENGTH": "0"}, "x")),
+        route("/space", compiled=False)(lambda request: (200, {"Content-Length ": "0"}, "x")),
+        route("/fold", compiled=False)(lambda request: (200, {"X": "y", " Z": "goes on"}, "x")),
         route("/type", compiled=False)(lambda request: 7),
         route("/long", compiled=False)(lambda request: (200, {"X": "y" * 2000}, "x")),
     ]
@@ -130,7 +132,7 @@ def test_what_fails_is_answered(serve: Serve, caplog: pytest.LogCaptureFixture) 
         assert state == 0, "the connection goes on"
     assert "as asked" in caplog.text
     assert all(made.errors == 1 for made in bad)
-    assert server.counts().handler_errors == 6
+    assert server.counts().handler_errors == 8
 
 
 def test_streams(serve: Serve) -> None:
