@@ -47,7 +47,7 @@ class TcpInfo:
     """Numbers of a connection, as Linux' TCP_INFO has them.
 
     Times in microseconds, windows in bytes but for cwnd and ssthresh, which are segments. ssthresh None: there is none
-    yet. unacked: segments under way.
+    yet. unacked: segments under way. delivery_rate: bytes a second that came at the peer; 0: not known (tcp.h).
     """
 
     state: int
@@ -65,6 +65,7 @@ class TcpInfo:
     resent: int
     to_read: int
     unsent: int
+    delivery_rate: int
 
 
 def _end(address: Any) -> Address:

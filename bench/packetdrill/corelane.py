@@ -164,6 +164,7 @@ def _info(i: Any, t: Any, now_ns: int) -> dict[str, int]:
         "tcpi_rtt": i.rtt_us,
         "tcpi_rttvar": i.rtt_var_us,
         "tcpi_min_rtt": i.rtt_least_us,
+        "tcpi_delivery_rate": i.delivery_rate,
         "tcpi_snd_mss": i.snd_mss,
         "tcpi_rcv_mss": i.rcv_mss,
         "tcpi_advmss": t.mss_offered,

@@ -7,6 +7,9 @@ next one's. What the process has more of memory than before says what the server
 
 An attack is measured twice, one time after the other. The figure is that of the second. During the first one the server
 gets what it keeps for the attacker from the kernel, which it does once in its life: its p99 stands beside, `AT_FIRST`.
+The second is a turn of short slots. All that an attack does to a request is done by the client's thread and the
+server's; so slots in which one of these waited for its CPU are left out (harness/tails). They are short, so that few
+have such a gap.
 
 Whoever sends as often on the same link and to the same core makes the client wait, whatever he says. So beside stands
 what the client sees next to a neighbour who asks as often as attackers send, and the worst attack over that.
@@ -14,11 +17,13 @@ what the client sees next to a neighbour who asks as often as attackers send, an
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-from ...drivers.nic.tcpload.tcpload import ATTACKS, CONNECTED, NEIGHBOUR
+from ...drivers.nic.tcpload.tcpload import ATTACKS, CONNECTED, NEIGHBOUR, TcpLoad
 from ..harness import tails, usage
 from ..harness.load import Load
 from ..harness.numbers import number, plain
@@ -34,7 +39,7 @@ ATTACK_RPS = 200_000.0
 CONNECTIONS = 100
 ATTACKERS = {"all ports": 100_000}  # connections of an attacker, ...
 ATTACKERS_ELSE = 1000  # ... and of others that have some
-AT_FIRST_S = 0.25  # at most
+SLOT_S, TURN_S = 0.02, 0.2  # of a turn; a short run's turns are a slot
 ALONE = "client, not attacked"
 AT_FIRST = "p99_us_at_first"  # a column of the arms
 
@@ -52,8 +57,9 @@ def measure(session: Session, seconds: float) -> None:
         "connections": CONNECTIONS,
         "attackers_connections": {kind: ATTACKERS.get(kind, ATTACKERS_ELSE) for kind in CONNECTED},
     }
-    slot = tails.slot_s(seconds)
-    arms = {_arm(kind): tails.Arm(partial(_beside, session.two_cores, kind, slot)) for kind in kinds}
+    sides = {_arm(kind): _Beside(session.two_cores, kind, tails.slot_s(seconds)) for kind in kinds}
+    turn_s = TURN_S if session.seconds >= tails.LOOKED_S else 0.0
+    arms = {name: tails.Arm(side.slot, turn_s, side.turn, side.threads) for name, side in sides.items()}
     done = tails.compare(session, FIGURE, arms, {_arm(kind): ALONE for kind in ATTACKS}, seconds)
     for name, row in tails.rows(session, done).items():
         extra = [slot.point.extra for turn in done.turns[name] for slot in turn]
@@ -76,27 +82,53 @@ def _of_a_neighbour(done: tails.Taken) -> dict[str, float]:
 def _at_first(done: tails.Taken) -> dict[str, float]:
     """Of each attack while the server gets memory for it: the p99 over that of a client alone, of a server as new; the
     median of the rounds, so that the host's gaps are in it."""
-    alone, *under = (
-        [slot.point.extra[AT_FIRST] for turn in done.turns[_arm(kind)] for slot in turn] for kind in ("", *ATTACKS)
-    )
+    alone, *under = ([turn[0].point.extra[AT_FIRST] for turn in done.turns[_arm(kind)]] for kind in ("", *ATTACKS))
     return {
         f"{kind}, at first": statistics.median(p99_us / a for p99_us, a in zip(found, alone, strict=False))
         for kind, found in zip(ATTACKS, under, strict=True)
     }
 
 
-def _beside(cores: tuple[int, int], kind: str, seconds: float) -> Point:
-    with links.memory(cores) as link, link.client("ask", connections=CONNECTIONS) as load:
-        load.attack(kind, ATTACK_RPS, ATTACKERS.get(kind, ATTACKERS_ELSE))
-        before, had = load.other(), usage.own_memory()
-        at_first = Load(load).measure(RATE, min(seconds, AT_FIRST_S))
-        point = Load(load).measure(RATE, seconds)
-        grown, stack = usage.own_memory() - had, link.servers.stack()
-        gained = {name: count - before[name] for name, count in load.other().items()}
-    point.extra |= {"server_mib": grown / 2**20, "server_connections": stack["begun"] - stack["over"]}
-    point.extra[AT_FIRST] = at_first.p99_us
-    point.extra |= {name: gained[name] for name in ("attacks", "attackers", "resets", "resent") if gained[name]}
-    return point
+@dataclass
+class _Beside:
+    """A client beside an attacker; in each turn a server and a client of its own. first_s: of what is measured at
+    first."""
+
+    cores: tuple[int, int]
+    kind: str
+    first_s: float
+    _tids: frozenset[int] = frozenset()
+    _link: links.ServersLink | None = None
+    _load: TcpLoad | None = None
+    _had: float = 0.0
+    _extra: dict[str, float] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        before = set(usage.threads())
+        with links.memory(self.cores) as link, link.client("ask", connections=CONNECTIONS) as load:
+            self._tids = frozenset(set(usage.threads()) - before)
+            self._link, self._load = link, load
+            load.attack(self.kind, ATTACK_RPS, ATTACKERS.get(self.kind, ATTACKERS_ELSE))
+            self._had = usage.own_memory()
+            self._extra = {AT_FIRST: Load(load).measure(RATE, self.first_s).p99_us}
+            yield
+        self._tids, self._link, self._load = frozenset(), None, None
+
+    def threads(self) -> frozenset[int]:
+        """Of the client and the server, within a turn."""
+        return self._tids
+
+    def slot(self) -> Point:
+        assert self._load is not None
+        assert self._link is not None
+        before = self._load.other()
+        point = Load(self._load).measure(RATE, min(self.first_s, SLOT_S))
+        grown, stack = usage.own_memory() - self._had, self._link.servers.stack()
+        gained = {name: count - before[name] for name, count in self._load.other().items()}
+        point.extra |= self._extra | {"server_mib": grown / 2**20, "server_connections": stack["begun"] - stack["over"]}
+        point.extra |= {name: gained[name] for name in ("attacks", "attackers", "resets", "resent") if gained[name]}
+        return point
 
 
 def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:

@@ -11,10 +11,24 @@ population, and each counts.
 
 Only the slots in which the host took a CPU are left out, of both arms by the same rule. That is told by the guest's
 clock of CPU time, which stands still meanwhile, and not by what the requests saw. It goes on while somebody else in the
-guest has the CPU: his harm counts, whoever he is.
+guest has the CPU: his harm counts, whoever he is. Not so where an arm names its threads, since nobody else does harm in
+its name: then a slot in which one of these waited for its CPU is left out, too, of either arm.
 """
 
 from .pooled import Pooled, pooled
-from .turns import Arm, Compared, Slot, Taken, between, compare, judge, rows, slot_s
+from .turns import LOOKED_S, Arm, Compared, Slot, Taken, between, compare, judge, rows, slot_s
 
-__all__ = ["Arm", "Compared", "Pooled", "Slot", "Taken", "between", "compare", "judge", "pooled", "rows", "slot_s"]
+__all__ = [
+    "LOOKED_S",
+    "Arm",
+    "Compared",
+    "Pooled",
+    "Slot",
+    "Taken",
+    "between",
+    "compare",
+    "judge",
+    "pooled",
+    "rows",
+    "slot_s",
+]

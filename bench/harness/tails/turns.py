@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,7 @@ from ..goals import GOALS
 from ..numbers import plain as in_json
 from ..openloop import Point, middle
 from ..session import Session
+from ..usage import waited_s
 from .host import Host
 from .pooled import Pooled, pooled
 
@@ -31,7 +32,7 @@ LOOKS = (8, 16, 32, 64, 128)  # rounds; the last look is when the time is over
 ERROR = 0.025  # on either side
 SHOWN = 0.025  # beside the ratio, likewise
 LOOKED_S = 10.0  # a run that is no shorter has the first look, however long its rounds are
-HOST_MOST = 0.002  # of a slot: a fifth of what its p99 tells of
+TAKEN_MOST = 0.002  # of a slot: a fifth of what its p99 tells of
 SLOT_S, SHORTEST_S = 0.2, 0.005  # of an arm; shorter where fewer than SLOTS would find room
 SLOTS = 20
 SURE = f"{100 * (1 - 2 * SHOWN):g} %"
@@ -40,15 +41,17 @@ MET, MISSED, OPEN = "met", "missed", ""
 
 @dataclass
 class Slot:
-    """A slot of an arm. host_s: what the host took meanwhile of the CPU of which it took most; None: not known."""
+    """A slot of an arm. host_s: what the host took meanwhile of the CPU of which it took most; None: not known.
+    others_s: how long the arm's thread that waited longest was ready, and others had its CPU; 0: none is asked."""
 
     point: Point
     host_s: float | None
+    others_s: float = 0.0
 
     @property
     def disturbed(self) -> bool:
-        """Whether the host took so much that the p99 may be its."""
-        return self.host_s is not None and self.host_s > HOST_MOST * self.point.seconds
+        """Whether so much was taken that the p99 may be that of it."""
+        return max(self.host_s or 0.0, self.others_s) > TAKEN_MOST * self.point.seconds
 
 
 Turn = Sequence[Slot]
@@ -80,7 +83,7 @@ class Compared:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Slots in which the host took a CPU, by arm."""
+        """Slots in which the host, or others, took a CPU, by arm."""
         return {name: sum(slot.disturbed for slot in slots) for name, slots in self.slots.items()}
 
     @property
@@ -95,7 +98,7 @@ class Compared:
 
     @property
     def plain(self) -> Pooled | None:
-        """The ratio of all slots, those in which the host took a CPU among them."""
+        """The ratio of all slots, those in which a CPU was taken among them."""
         return _of(self.pairs, every=True)
 
     def ends(self, error: float) -> tuple[float, float]:
@@ -154,11 +157,15 @@ class Taken:
 @dataclass(frozen=True)
 class Arm:
     """slot: measures one, and keeps the histogram. turn_s: of so much time is a turn, in slots; 0: it is one slot.
-    within: around a turn."""
+    within: around a turn.
+
+    threads: of this process, asked for at each slot. Where all that an arm does to a request is done by these, somebody
+    else who has their CPU says nothing of it, and the slot is left out."""
 
     slot: Callable[[], Point]
     turn_s: float = 0.0
     within: Callable[[], AbstractContextManager[object]] = nullcontext
+    threads: Callable[[], Collection[int]] = tuple
 
 
 Arms = Mapping[str, Arm]
@@ -218,18 +225,20 @@ def _round(session: Session, host: Host, arms: Arms, over: Mapping[str, str], do
 def _turn(host: Host, arm: Arm) -> Turn:
     with arm.within():
         begun = time.monotonic()
-        slots = [_slot(host, arm.slot)]
+        slots = [_slot(host, arm)]
         while time.monotonic() - begun < arm.turn_s:
-            slots.append(_slot(host, arm.slot))
+            slots.append(_slot(host, arm))
     return slots
 
 
-def _slot(host: Host, measure: Callable[[], Point]) -> Slot:
+def _slot(host: Host, arm: Arm) -> Slot:
     before = host.taken_s()
-    point = measure()
+    waited = {tid: waited_s(tid) for tid in arm.threads()}
+    point = arm.slot()
+    others = max((waited_s(tid) - had for tid, had in waited.items()), default=0.0)
     after = host.taken_s()
     took = None if before is None or after is None else max(after[cpu] - before[cpu] for cpu in after)
-    return Slot(point, took)
+    return Slot(point, took, others)
 
 
 def _look(done: Taken, of: int) -> None:
@@ -238,8 +247,7 @@ def _look(done: Taken, of: int) -> None:
 
 
 def rows(session: Session, done: Taken, named: Callable[[str], str] = str) -> dict[str, dict[str, Any]]:
-    """A row for each arm, of the slots in which the host took nothing, if there are any; by arm. named: its name in
-    it."""
+    """A row for each arm, of the slots in which nobody took a CPU, if there are any; by arm. named: its name in it."""
     found = {}
     for arm, turns in done.turns.items():
         slots = [slot for turn in turns for slot in turn]
@@ -267,7 +275,7 @@ def judge(session: Session, figure: str, done: Taken, *, beside: Mapping[str, fl
         session.note(f"{figure}: {done.host}; no slot is left out")
     if not known:
         session.figure(
-            figure, None, reason="the host took a CPU in each slot of an arm: repeat it on a quieter machine"
+            figure, None, reason="in each slot of an arm the host took a CPU, or others: repeat it on a quieter machine"
         )
         return
     sign = 1 if GOALS[figure].sense == "at most" else -1
@@ -307,6 +315,7 @@ def said(one: Compared) -> dict[str, Any]:
         "verdict": one.verdict or "not decided",
         "p99_us_of_slots": {name: [in_json(slot.point.p99_us) for slot in slots] for name, slots in one.slots.items()},
         "host_ms_of_slots": {name: [_ms(slot.host_s) for slot in slots] for name, slots in one.slots.items()},
+        "others_ms_of_slots": {name: [_ms(slot.others_s) for slot in slots] for name, slots in one.slots.items()},
     }
 
 

@@ -44,12 +44,14 @@ CL_EXTERN_C_BEGIN
 #define CL_STREAM_WRITE 2
 
 /* cl_stream_set and cl_stream_get. Those of a listener are what its connections begin with. */
-#define CL_STREAM_NO_DELAY 0        /* 1: small segments leave at once, whatever is under way (no Nagle) */
-#define CL_STREAM_KEEP_ALIVE 1      /* 1: the peer is asked now and then whether it lives */
-#define CL_STREAM_SEND_BUFFER 2     /* bytes that may be written and not acknowledged */
-#define CL_STREAM_RECEIVE_BUFFER 3  /* bytes that may wait to be read: the window offered to the peer */
-#define CL_STREAM_USER_TIMEOUT_MS 4 /* how long the peer may answer nothing; 0: as retransmissions go */
-#define CL_STREAM_KEEP_FRAMES 5     /* 1: what comes stays in its frame if it can, for cl_stream_lease (lease.h) */
+#define CL_STREAM_NO_DELAY 0       /* 1: small segments leave at once, whatever is under way (no Nagle) */
+#define CL_STREAM_KEEP_ALIVE 1     /* 1: the peer is asked now and then whether it lives */
+#define CL_STREAM_SEND_BUFFER 2    /* bytes that may be written and not acknowledged */
+#define CL_STREAM_RECEIVE_BUFFER 3 /* bytes that may wait to be read: the window offered to the peer */
+/* How long the peer may answer nothing; 0: as retransmissions go. Of one that keeps alive, from when it was heard of
+ * last, in place of CL_STREAM_KEEP_PROBES: it ends with the first probe that is due then. */
+#define CL_STREAM_USER_TIMEOUT_MS 4
+#define CL_STREAM_KEEP_FRAMES 5 /* 1: what comes stays in its frame if it can, for cl_stream_lease (lease.h) */
 /* Of a connection that keeps alive: silence in s until the first probe, 1 to 32767; between probes, the same; how many
  * are not answered, 1 to 127. -ENOBUFS: connections of the runtime have 32 other sets of these three already. */
 #define CL_STREAM_KEEP_IDLE_S 6

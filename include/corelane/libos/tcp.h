@@ -123,6 +123,9 @@ struct cl_tcp_info {
     uint32_t to_read, unsent; /* bytes */
     uint32_t unacked_bytes;   /* written and not acknowledged, */
     uint32_t send_limit;      /* ... and of those at most */
+    /* Bytes a second that have come at the peer, within a sixteenth: in the last round trip with more than one segment
+     * under way that was not held back by the application, or more, if one that was had more. 0: there was none. */
+    uint64_t delivery_rate;
 };
 
 /* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are answered by cookies,

@@ -39,7 +39,8 @@ static struct cl_tcp_block *admitted_block(struct cl_tcp_flow_turn *t, const str
 static struct cl_tcp_block *block_for_syn(struct cl_tcp_net *net, const struct cl_flow_key *key, uint64_t hash,
                                           struct cl_tcp_listener **l)
 {
-    struct cl_tcp_flow_turn t = cl_tcp_turn_on(net);
+    struct cl_tcp_flow_turn t;
+    cl_tcp_turn_on(net, &t);
     *l = cl_tcp_listener_on(net, key->own_port_be);
     if (!*l)
         return NULL;
@@ -60,9 +61,10 @@ static struct cl_tcp_block *block_for_syn(struct cl_tcp_net *net, const struct c
 static struct cl_tcp_block *block_for_cookie(struct cl_tcp_net *net, const struct cl_rx_item *item,
                                              const struct cl_flow_key *key, uint64_t hash, struct cl_tcp_listener **l)
 {
-    struct cl_tcp_flow_turn t = cl_tcp_turn_on(net);
+    struct cl_tcp_flow_turn t;
     struct cl_tcp_segment s;
     struct cl_tcp_listener *on = cl_tcp_listener_on(net, key->own_port_be);
+    cl_tcp_turn_on(net, &t);
     if (!on || !cl_tcp_segment_read(item->frame.data + item->l4, item->payload_len, &s) ||
         !cl_tcp_cookie_right(&t.turn, key, &s))
         return NULL;
@@ -84,10 +86,11 @@ static struct cl_tcp_block *block_for_cookie(struct cl_tcp_net *net, const struc
 unsigned cl_tcp_flows_answer(struct cl_netq *q, const uint8_t *frame, const struct cl_rx_info *info, uint8_t *out)
 {
     struct cl_tcp_net *net = cl_tcp_net_of(q->nif);
-    struct cl_tcp_flow_turn t = cl_tcp_turn_on(net);
+    struct cl_tcp_flow_turn t;
     struct cl_tcp_segment syn, answer;
     struct cl_flow_key key;
     uint8_t flags;
+    cl_tcp_turn_on(net, &t);
     key_of(frame, info->l4, &key, &flags);
     const struct cl_tcp_listener *l = cl_tcp_listener_on(net, key.own_port_be);
     if (info->broadcast || !l || (flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) != CL_TCP_SYN ||

@@ -58,7 +58,8 @@
  *              local limit); urgent data taken as data, as RFC 6093 advises, and counted
  *   RFC 1323   header prediction (appendix F): what nearly every segment is goes a short way, to the same end
  *              (input.c), and so does what nearly every answer is (output.c)
- *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
+ *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is taken, as in
+ *              Linux and FreeBSD (section 3.2 would have it dropped: input.c)
  *   RFC 2018   SACK, both ways (scoreboard.c); also of what came twice (2883)
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection;
  *              a reset with the number of the peer's FIN is taken for exact, as in Linux
@@ -369,7 +370,7 @@ struct cl_tcp_conn {
     uint32_t resent;                  /* segments, ever */
     uint16_t stalled_n;               /* with `stall`: segments */
     uint8_t stall;                    /* enum cl_tcp_stall, of what is sent */
-    uint8_t pad;
+    uint8_t delivery;                 /* the delivery rate, packed (rate.c); 0: none was measured */
 };
 
 /* With its flow, its alarm, and its bucket and index in the tables. */

@@ -36,6 +36,7 @@ void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out)
                              .dsacks = c->dsacks,
                              .reordered = c->rtt.reordered,
                              .rtt_least_us = us(c->rtt.least_ns),
+                             .delivery_rate = cl_tcp_delivery_rate(c),
                              .to_read = c->receive.bytes,
                              .unacked_bytes = written,
                              .send_limit = c->send.limit,

@@ -11,16 +11,14 @@ struct arrival {
     uint8_t flags;
 };
 
-/* PAWS (RFC 7323, section 5.3). False: the segment is an old one, or misses what was agreed. */
+/* PAWS (RFC 7323, section 5.3). False: the segment is an old one. One without the timestamp that was agreed is taken:
+ * it may be dropped (section 3.2), but stacks that many people use leave it out of their probes, or of all that follows
+ * the handshake, and their connections would end. What is old has one, as a rule, since who sent it agreed, too. */
 static bool times_right(struct cl_tcp_conn *c, const struct arrival *a)
 {
     const struct cl_tcp_options *o = &a->s->options;
-    if (!(c->flags & CL_TCP_TIMES) || (a->flags & CL_TCPF_RST))
+    if (!(c->flags & CL_TCP_TIMES) || !(o->has & CL_TCPO_TIMES) || (a->flags & CL_TCPF_RST))
         return true;
-    if (!(o->has & CL_TCPO_TIMES)) {
-        cl_count(&c->turn->counts->dropped_paws, 1);
-        return false;
-    }
     if ((int32_t)(o->ts_val - c->ts_recent) >= 0 || cl_tcp_now_ms(c) - c->ts_recent_ms > CL_TCP_PAWS_MS)
         return true;
     cl_count(&c->turn->counts->dropped_paws, 1);

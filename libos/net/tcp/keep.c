@@ -57,7 +57,8 @@ int cl_tcp_keep_times(struct cl_tcp_conn *c, uint32_t idle_ms, uint32_t interval
 void cl_tcp_keep_from(struct cl_tcp_conn *c, uint32_t passed_ms)
 {
     uint32_t idle_ms = c->settings->keep_idle_ms;
-    if (c->state == CL_TCP_ESTABLISHED || c->state == CL_TCP_CLOSE_WAIT)
+    bool reads = !(c->flags & CL_TCP_READ_SHUT); /* else the timer is that of FIN_WAIT_2 */
+    if (c->state >= CL_TCP_ESTABLISHED && c->state <= CL_TCP_CLOSE_WAIT && reads)
         cl_tcp_set(c, CL_TCP_TIMER_KEEP, (idle_ms > passed_ms ? idle_ms - passed_ms : 0) * CL_TCP_MS);
 }
 

@@ -147,6 +147,14 @@ void cl_tcp_offer_options(const struct cl_tcp_conn *c, struct cl_tcp_options *o)
 /* What the peer's SYN says: agree. */
 void cl_tcp_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn);
 
+/* rate.c */
+/* The round trip that is measured now, before an acknowledgement is looked at that moved una on from `before`. */
+struct cl_tcp_round cl_tcp_round_now(struct cl_tcp_conn *c, uint32_t before);
+/* It was looked at: the rate is known if the round trip is over by it. */
+void cl_tcp_round_acked(struct cl_tcp_conn *c, const struct cl_tcp_round *round);
+/* Bytes a second, within a sixteenth; 0: none was measured. */
+uint64_t cl_tcp_delivery_rate(const struct cl_tcp_conn *c);
+
 /* stall.c */
 /* What begins at `seq` is about to be sent again. */
 void cl_tcp_stall_resent(struct cl_tcp_conn *c, uint32_t seq);

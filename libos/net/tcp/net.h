@@ -46,8 +46,9 @@ struct cl_tcp_net {
     bool shows; /* somebody listens who looks ahead. Set once (relaxed: a hint) by whoever does */
     struct cl_tcp_stack stack;
     struct cl_flow_secret port_secret;
-    uint32_t next_port;   /* added to by whoever connects */
-    uint32_t frames_kept; /* added to and taken from by kthreads */
+    uint64_t no_port_until_ns; /* open.c; by whoever found none */
+    uint32_t next_port;        /* added to by whoever connects */
+    uint32_t frames_kept;      /* added to and taken from by kthreads */
 };
 
 struct cl_tcp_flow_turn {
@@ -103,7 +104,7 @@ bool cl_tcp_emit_nothing(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const 
 bool cl_tcp_keep_frame(struct cl_tcp_turn *turn, struct cl_chunk *chunk);
 
 /* turns.c. What a turn on this kthread has. */
-struct cl_tcp_flow_turn cl_tcp_turn_on(struct cl_tcp_net *net);
+void cl_tcp_turn_on(struct cl_tcp_net *net, struct cl_tcp_flow_turn *t);
 /* The holder of a block has done its turn, in which it took `done` items. */
 void cl_tcp_turn_let_go(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, unsigned done);
 /* cl_connections.run */

@@ -5,7 +5,8 @@
 
 #include <errno.h>
 
-#define PORTS_TRIED 64
+#define PORTS_TRIED 64 /* of all who connect, one after the other; then, if it is worth it, all */
+#define PORTS_AGAIN_NS 100000000ull
 
 /* Enter a block under its key, if nobody has that. */
 static bool enter_as(struct cl_tcp_net *net, struct cl_tcp_block *b)
@@ -20,19 +21,32 @@ static bool enter_as(struct cl_tcp_net *net, struct cl_tcp_block *b)
     return is_free;
 }
 
-/* Enter a block under a free port of ours, where nobody listens. */
-static bool enter(struct cl_tcp_net *net, struct cl_tcp_block *b)
+/* Enter a block under the n-th port, if it is free and nobody listens there. */
+static bool enter_at(struct cl_tcp_net *net, struct cl_tcp_block *b, uint32_t n, uint32_t from, uint32_t ports)
 {
     struct cl_flow_key *key = &b->flow.key;
+    key->own_port_be = cl_be16(cl_tcp_port_for(&net->port_secret, key, n, from, ports));
+    return !cl_load_relaxed(&net->listeners[key->own_port_be]) && enter_as(net, b);
+}
+
+/* Enter a block under a free port of ours. Where nearly all are taken one is found by a look at all of them, which
+ * takes some ms; so if there was none it is a while until somebody looks again. */
+static bool enter(struct cl_tcp_net *net, struct cl_tcp_block *b, uint64_t now_ns)
+{
     const struct cl_netif *nif = net->nif;
-    uint32_t from = nif->is_member ? nif->own_first : CL_TCP_FIRST_PORT;
+    uint32_t from = nif->is_member ? nif->own_first : CL_TCP_FIRST_PORT, n = 0;
     uint32_t ports = nif->is_member ? nif->own_last - nif->own_first + 1u : CL_TCP_PORTS;
-    for (unsigned i = 0; i < PORTS_TRIED; i++) {
-        uint32_t n = __atomic_fetch_add(&net->next_port, 1, __ATOMIC_RELAXED); /* a number */
-        key->own_port_be = cl_be16(cl_tcp_port_for(&net->port_secret, key, n, from, ports));
-        if (!cl_load_relaxed(&net->listeners[key->own_port_be]) && enter_as(net, b))
+    for (uint32_t i = 0; i < PORTS_TRIED; i++) {
+        n = __atomic_fetch_add(&net->next_port, 1, __ATOMIC_RELAXED); /* a number */
+        if (enter_at(net, b, n, from, ports))
             return true;
     }
+    if (now_ns < cl_load_relaxed(&net->no_port_until_ns)) /* relaxed: a hint */
+        return false;
+    for (uint32_t i = 1; i <= ports; i++)
+        if (enter_at(net, b, n + i, from, ports))
+            return true;
+    cl_store_relaxed(&net->no_port_until_ns, now_ns + PORTS_AGAIN_NS);
     return false;
 }
 
@@ -65,12 +79,13 @@ int cl_tcp_open_from(struct cl_netif *nif, const struct cl_tcp_addr *from, const
     if (rc || (rc = cl_tcp_ensure(nif)))
         return rc;
     struct cl_tcp_net *net = cl_tcp_net_of(nif);
-    struct cl_tcp_flow_turn t = cl_tcp_turn_on(net);
+    struct cl_tcp_flow_turn t;
+    cl_tcp_turn_on(net, &t);
     struct cl_tcp_block *b = cl_tcp_block_new(&t, &key, 0, &net->stack.settings);
     if (!b)
         return -ENOBUFS;
     b->flow.state = CL_FLOW_RUNNING; /* ours from the moment that others can find it */
-    if (!(key.own_port_be ? enter_as(net, b) : enter(net, b))) {
+    if (!(key.own_port_be ? enter_as(net, b) : enter(net, b, t.turn.now_ns))) {
         cl_tcp_block_unmake(net, t.turn.kthread, b);
         return key.own_port_be ? -EADDRINUSE : -EADDRNOTAVAIL;
     }

@@ -198,7 +198,9 @@ void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s
     uint64_t in_ns;
     bool stalled = cl_unlikely(c->stall == CL_TCP_STALL_RESEND) && acked;
     uint64_t left_ns = stalled ? cl_tcp_walk_first(c, &w)->sent_ns : 0;
+    struct cl_tcp_round round = cl_tcp_round_now(c, before);
     cl_tcp_board_take(c, s, &told);
+    cl_tcp_round_acked(c, &round);
     if (acked) {
         measure(c, s, &told, flight);
         c->retries = c->rtt.doublings = 0;

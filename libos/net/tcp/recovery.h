@@ -8,6 +8,7 @@
  *   recovery.c        acknowledgements; recovery with PRR; NewReno without SACK; time-outs
  *   probe.c           what the timer waits for: RACK's window, a tail loss probe, the time-out
  *   undo.c            mistakes: F-RTO, and what DSACK says
+ *   rate.c            the delivery rate, of whoever asks for it: nothing here goes by it
  *
  * A recovery begins when something is lost, ends when all that was under way then is acknowledged, and lets the window
  * fall once. One that the time-out began (CL_TCP_TIMED_OUT) is a slow start instead. */

@@ -11,6 +11,14 @@
 
 #include "conn.h"
 
+/* A round trip of which the delivery rate is measured (rate.c). */
+struct cl_tcp_round {
+    uint64_t since_ns;  /* 0: none has begun */
+    uint32_t delivered; /* una by then, and the bytes beyond it that had come */
+    uint32_t end;       /* it is over when this is acknowledged */
+    bool limited;       /* the application had no more to send */
+};
+
 /* What the first of the chunks has for all. Sequence numbers, bytes, ns. */
 struct cl_tcp_board_state {
     struct cl_tcp_board *last;
@@ -23,6 +31,7 @@ struct cl_tcp_board_state {
     uint32_t lost_from;    /* nothing before it is lost */
     uint32_t dsack_round;  /* RACK.dsack_round: the window grows again when this is acknowledged */
     uint32_t prr_flight, prr_delivered, prr_out; /* RFC 6937: RecoverFS, prr_delivered, prr_out */
+    struct cl_tcp_round round;
 };
 
 #define CL_TCP_BOARD_RECORDS ((CL_CHUNK_ROOM - sizeof(struct cl_tcp_board_state) - 16) / sizeof(struct cl_tcp_record))

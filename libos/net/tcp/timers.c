@@ -98,8 +98,8 @@ static void keep_due(struct cl_tcp_conn *c)
         cl_tcp_set(c, CL_TCP_TIMER_KEEP, (idle_ms < first_ms ? first_ms - idle_ms : first_ms) * CL_TCP_MS);
         return;
     }
-    bool over =
-        c->user_timeout_ms ? idle_ms - first_ms >= c->user_timeout_ms && c->retries : c->retries >= s->keep_probes;
+    /* The user's time counts from when it was heard of, as in Linux: users add up idle time and probes for it. */
+    bool over = c->user_timeout_ms ? idle_ms >= c->user_timeout_ms && c->retries : c->retries >= s->keep_probes;
     if (over) {
         give_up(c, true);
         return;

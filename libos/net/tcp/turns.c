@@ -72,19 +72,25 @@ static void stalled(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c, enum 
         cl_tracer_stalled(t->q->trace, &s);
 }
 
-struct cl_tcp_flow_turn cl_tcp_turn_on(struct cl_tcp_net *net)
+/* Field by field: to clear it all first costs more than to write it, and so does a copy of what was just written. */
+void cl_tcp_turn_on(struct cl_tcp_net *net, struct cl_tcp_flow_turn *t)
 {
-    struct cl_tcp_flow_turn t = {.turn = {.stack = &net->stack,
-                                          .emit = cl_tcp_emit_frame,
-                                          .listener = listener_of,
-                                          .key = key_of_conn,
-                                          .keep = cl_tcp_keep_frame,
-                                          .called = place,
-                                          .here = here,
-                                          .stalled = stalled},
-                                 .net = net};
-    place(&t.turn);
-    return t;
+    struct cl_tcp_turn *turn = &t->turn;
+    turn->stack = &net->stack;
+    turn->emit = cl_tcp_emit_frame;
+    turn->listener = listener_of;
+    turn->key = key_of_conn;
+    turn->keep = cl_tcp_keep_frame;
+    turn->called = place;
+    turn->here = here;
+    turn->stalled = stalled;
+    turn->twice = (struct cl_tcp_range){0};
+    turn->leased = false;
+    t->net = net;
+    t->q = NULL;
+    t->asked = false;
+    t->frame = NULL;
+    place(turn);
 }
 
 /* What came is an ICMP error; else it is a segment. */
@@ -380,9 +386,10 @@ static void settle(struct cl_netq *q)
 /* The clock is read once for a connection: when its callbacks return, which is when the next one begins; or now. */
 struct cl_flow *cl_tcp_flows_run(struct cl_netif *nif, struct cl_flow *f, struct cl_pace *at, unsigned *turns)
 {
-    struct cl_tcp_flow_turn t = cl_tcp_turn_on(cl_tcp_net_of(nif));
+    struct cl_tcp_flow_turn t;
     const struct cl_flow *next;
     struct cl_running *running = cl_runner_local();
+    cl_tcp_turn_on(cl_tcp_net_of(nif), &t);
     uint64_t since_ns = t.turn.now_ns;
     while (f && f->key.protocol == CL_IPPROTO_TCP) {
         if (!t.looked)
@@ -483,7 +490,8 @@ static void visit(struct cl_tcp_flow_turn *t, struct cl_tcp_conn *c, void (*fn)(
 
 void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)
 {
-    struct cl_tcp_flow_turn t = cl_tcp_turn_on(cl_tcp_net_of(cl_tcp_block_of(c)->flow.nif));
+    struct cl_tcp_flow_turn t;
+    cl_tcp_turn_on(cl_tcp_net_of(cl_tcp_block_of(c)->flow.nif), &t);
     struct visiting v = arrive(&t, false);
     visit(&t, c, fn, arg);
     leave(&v);
@@ -494,7 +502,8 @@ void cl_tcp_call_each(struct cl_tcp_conn *(*next)(void *arg), void (*fn)(struct 
     struct cl_tcp_conn *c = next(arg);
     if (!c)
         return;
-    struct cl_tcp_flow_turn t = cl_tcp_turn_on(cl_tcp_net_of(cl_tcp_block_of(c)->flow.nif));
+    struct cl_tcp_flow_turn t;
+    cl_tcp_turn_on(cl_tcp_net_of(cl_tcp_block_of(c)->flow.nif), &t);
     struct visiting v = arrive(&t, true);
     for (unsigned n = 1; c; c = next(arg), n++) {
         if (n % CLOCK_EVERY == 0)

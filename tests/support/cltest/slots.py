@@ -16,8 +16,8 @@ def slot(
     rng: random.Random, level_us: float = 10.0, *, host: float = 0.0, burst: float = 0.0, burst_s: float = 0.004
 ) -> Slot:
     """Latencies about `level_us`. host: how likely the host takes the CPU once, for HOST_GAP_S, and the guest's clocks
-    tell; burst: how likely somebody in the guest has it once, for burst_s, and they do not. What comes meanwhile waits
-    for the end of it."""
+    tell; burst: how likely somebody in the guest has it once, for burst_s, and they do not, but the threads that wait
+    do. What comes meanwhile waits for the end of it."""
     gaps = [gap for gap, likely in ((HOST_GAP_S, host), (burst_s, burst)) if rng.random() < likely]
     hist, level_ns = Hist(), 1e3 * level_us * rng.lognormvariate(0, 0.05)
     begins = [rng.uniform(0, SLOT_S - gap) for gap in gaps]
@@ -27,4 +27,4 @@ def slot(
         hist.record(round(level_ns * rng.lognormvariate(0, 0.4) + 1e9 * waits_s))
     point = Point(REQUESTS / SLOT_S, REQUESTS / SLOT_S, REQUESTS, REQUESTS, seconds=SLOT_S, hist=hist)
     point.set_percentiles(hist)
-    return Slot(point, HOST_GAP_S if HOST_GAP_S in gaps else 0.0)
+    return Slot(point, HOST_GAP_S if HOST_GAP_S in gaps else 0.0, burst_s if burst_s in gaps else 0.0)

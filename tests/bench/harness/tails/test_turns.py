@@ -21,6 +21,7 @@ from corelane.bench.harness.tails.turns import LOOKS, MET, MISSED, OPEN
 
 COST, GAIN = "tcp.attack_p99", "posix.p99_gain"  # at most 3; at least 2
 ALONE, SLOT_S = "alone", 10.0
+THREAD = 7  # of an arm that names its threads, and that waits
 
 Drawn = Callable[[random.Random], Slot]
 
@@ -30,11 +31,12 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, arms: dict[str, Drawn], seed: int = 1) -> None:
         self.session = Session("tcp", seconds=1, cores=[0], progress=io.StringIO())
-        self.now, self.host_s, self.turns = 0.0, 0.0, Counter[str]()
+        self.now, self.host_s, self.others_s, self.turns = 0.0, 0.0, 0.0, Counter[str]()
         self.order: list[str] = []
         rng = random.Random(seed)
         monkeypatch.setattr(turns.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(turns, "Host", lambda cpus: self)
+        monkeypatch.setattr(turns, "waited_s", lambda tid: self.others_s if tid == THREAD else 0.0)
         monkeypatch.setattr(self.session, "take_canary", lambda: None)
         self.arms = {name: self._arm(name, rng, drawn) for name, drawn in arms.items()}
 
@@ -43,6 +45,7 @@ class Machine:
             got = drawn(rng)
             self.now += SLOT_S
             self.host_s += got.host_s or 0.0
+            self.others_s += got.others_s
             self.turns[name] += 1
             self.order.append(name)
             return got.point
@@ -63,8 +66,18 @@ class Machine:
         over = {name: ALONE for name in self.arms if name != ALONE}
         return self.over(figure, over, seconds, **how)
 
-    def over(self, figure: str, over: dict[str, str], seconds: float, turn_s: float = 0.0, **how: Any) -> Taken:
-        arms = {name: Arm(slot, turn_s, partial(self.within, name)) for name, slot in self.arms.items()}
+    def over(
+        self,
+        figure: str,
+        over: dict[str, str],
+        seconds: float,
+        turn_s: float = 0.0,
+        threads: tuple[int, ...] = (),
+        **how: Any,
+    ) -> Taken:
+        arms = {
+            name: Arm(slot, turn_s, partial(self.within, name), lambda: threads) for name, slot in self.arms.items()
+        }
         return tails.compare(self.session, figure, arms, over, seconds, **how)
 
     @contextlib.contextmanager
@@ -149,6 +162,20 @@ def test_bursts_of_a_neighbour_in_one_arm_are_seen(monkeypatch: pytest.MonkeyPat
     assert machine.figure(COST, done)["met"] is False
 
 
+def test_slots_in_which_a_named_thread_waited_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nobody else does harm in the arm's name, and bursts of a neighbour are the machine's."""
+    bursts = {"burst": 0.4, "burst_s": 0.012}
+    machine = Machine(monkeypatch, {ALONE: arm(**bursts), "attacked": arm(20, **bursts)}, seed=3)
+    done = machine.take(COST, 1280, threads=(THREAD - 1, THREAD))
+    one = done.compared["attacked"]
+    assert one.verdict == MET
+    assert one.value == pytest.approx(2, rel=0.15)
+    for name, slots in one.slots.items():
+        assert one.left_out[name] == sum(slot.others_s > 0 for slot in slots) > 0
+    found = tails.turns.said(one)
+    assert max(found["others_ms_of_slots"]["attacked"]) == pytest.approx(12)
+
+
 def test_what_the_host_takes_is_not_known_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, {ALONE: arm(host=0.3), "other": arm(host=0.3)})
     machine.why_not = "what the host takes is not known: no"
@@ -174,7 +201,7 @@ def test_nothing_is_known_where_the_host_was_in_each_slot(monkeypatch: pytest.Mo
     machine = Machine(monkeypatch, {ALONE: arm(host=1), "other": arm()})
     figure = machine.figure(COST, machine.take(COST, 100))
     assert figure["value"] is None
-    assert "the host took a CPU" in figure["reason"]
+    assert "the host took a CPU, or others" in figure["reason"]
 
 
 def test_a_part_that_is_added_is_the_ratio_less_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@
  *
  * A case is drawn from a seed: who opens, options, then some forty steps. Segments in order, with gaps, overlapping
  * with other content, old, beyond the window, with any flags, urgent; acknowledgements and SACK ranges of anything,
- * windows of any size, resets, SYNs, FINs, old timestamps, broken sums; and the user's writes, reads, shutdown and
- * close. After each is compared:
+ * windows of any size, resets, SYNs, FINs, old timestamps or none, broken sums; and the user's writes, reads, shutdown
+ * and close. After each is compared:
  *   kind of answer      nothing, an acknowledgement, a reset
  *   numbers             what is acknowledged, what a reset says, how far was sent
  *   window              its edge never moves left; what begins behind it is refused. How large it is each says for
@@ -158,6 +158,7 @@ static void try_case(void)
     n_differ = 0;
     for (volatile unsigned i = 0; i < TRIES; i++) {
         dice = case_seed * 0x9e3779b97f4a7c15ull + 1;
+        times_dice = ~dice;
         for (unsigned j = 0; j < 10; j++)
             next_random(&dice);
         if (setjmp(tried) == 0) {

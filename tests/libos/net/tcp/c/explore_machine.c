@@ -349,8 +349,7 @@ static void explore(unsigned depth, const unsigned *used)
     unsigned n = n_flying;
     bool due[2] = {may_be_due(0), may_be_due(1)};
     must_end();
-    if (depth == DEPTH)
-        return;
+    CHECK(depth < DEPTH, "it goes on for longer than is looked at");
     for (unsigned i = 0; i < n; i++)
         for (enum kind kind = DELIVER; kind <= KEEP; kind++)
             if (may(used, kind) && (kind != KEEP || n < UNDER_WAY))
