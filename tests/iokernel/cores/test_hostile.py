@@ -223,7 +223,7 @@ def test_one_that_says_what_is_not_so_is_demoted(fight, kind):
     the same one it gets about that quarter, since a kthread's slices are short. The more requests, the sooner a window
     is over. Rounds in which the machine gave it or the loop less all the same are repeated."""
     batch = fight.batch(kind, nice=-20)
-    caught = ("overruns",) if kind == "aside" else ("overruns", "evicted")
+    caught = ("overruns",) if kind == "cedes" else ("overruns", "evicted")
     until_in_fair_rounds(
         lambda: (fight.serve(10_000, 0.5), sum(fight.counted("batch")[how] for how in caught))[1],
         lambda: both_had_the_core(batch, fight.echo),
