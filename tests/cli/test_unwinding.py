@@ -35,7 +35,7 @@ def test_a_benchmark_that_is_ended_leaves_no_folder(number: int, code: int, said
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=os.environ | {"TMPDIR": str(folder)},
+            env=os.environ | {"TMPDIR": str(folder), "PYTHONFAULTHANDLER": "1"},
             stdout=subprocess.DEVNULL,
             stderr=errors,
             start_new_session=True,
@@ -48,12 +48,14 @@ def test_a_benchmark_that_is_ended_leaves_no_folder(number: int, code: int, said
             if number == signal.SIGTERM:
                 os.kill(process.pid, number)
             os.killpg(process.pid, number)
-            assert process.wait(WAIT_S) == code
+            ended = process.wait(WAIT_S)
         finally:
             process.kill()
             process.wait()
         errors.seek(0)
-        assert errors.read().splitlines()[-1] == f"corelane bench: {said}"
+        text = errors.read()
+        print(text)
+        assert (ended, text.splitlines()[-1]) == (code, f"corelane bench: {said}")
         assert list(folder.iterdir()) == []
 
 
