@@ -413,8 +413,10 @@ def _joined(thread: threading.Thread) -> bool:
         try:
             thread.join()
             return True
-        except RuntimeError:  # not yet
-            if time.monotonic() > end:
+        except RuntimeError:
+            if thread is threading.current_thread():
+                raise
+            if time.monotonic() > end:  # else it is about to begin
                 return False
             time.sleep(0.001)
 

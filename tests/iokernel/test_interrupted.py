@@ -34,7 +34,7 @@ def test_an_interrupt_as_the_control_thread_starts(
 ) -> None:
     io = Iokernel(socket_path, poll="block")
     with monkeypatch.context() as patch:
-        patch.setattr(iokernel, "threading", SimpleNamespace(Thread=kind, Lock=threading.Lock))
+        patch.setattr(iokernel, "threading", SimpleNamespace(**vars(threading) | {"Thread": kind}))
         with pytest.raises(KeyboardInterrupt):
             io.start()
     assert not [thread for thread in threading.enumerate() if thread.name == "corelane-control"]
