@@ -5,7 +5,9 @@ What this package owns
                    goals.py has every figure's name, goal and sense, once
     baseline/      what is compared with: Linux servers, memcached, etcd, libraft
     tenant/        applications that share a core, each in a process of its own
-    sim/           the discrete-event simulator
+    sim/           the discrete-event simulator of cores that serve requests
+    lab/           the same for jobs, and policies for them
+    load/          corelane load
     packetdrill/   scripts of packets in and out, for tests of TCP; no benchmark
     registry.py    finds the benchmarks; importing it imports none of them
     NAME.py        benchmark NAME: `corelane bench NAME`; NAME/NAME.py if it has more files

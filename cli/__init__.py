@@ -3,6 +3,7 @@
     corelane    the script that is installed: Ctrl-C ends it from its first import on
     main.py     finds the subcommand, prints errors as one sentence, turns them into exit codes
     usage.py    parsers, and the error that a command line is wrong
+    unwinding.py  SIGTERM as an exception, for commands that make folders and namespaces
     streams.py  standard streams that are closed or full, and paths that are no text
     doctor.py   what this machine gives, what is missing, the command that mends it
     up.py       the iokernel in the foreground
@@ -26,7 +27,8 @@
 A subcommand is a module with add_arguments(parser) and run(options) -> exit code, imported only when it is called, so
 that `corelane --help` starts in the time of Python itself (tests/cli/test_main.py). Its IMPORTS are what run() is going
 to import: they are imported while Ctrl-C still ends the process. In run() it is a KeyboardInterrupt, unless the module
-says ENDS_AT_ONCE.
+says ENDS_AT_ONCE. SIGTERM ends the process at once, unless the module deals with it or says UNWINDS: then it is an
+exception, too.
 
 Exit codes: 0 done; 1 it could not be done, or the answer is no; 2 the command line was wrong. Results go to stdout,
 progress and errors to stderr. Every subcommand takes --json and then prints one JSON document on stdout.

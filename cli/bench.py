@@ -16,6 +16,7 @@ from .outputs import check_plot, check_writable
 from .usage import Parser, WrongUsage, words_are_wrong
 
 IMPORTS = ("..bench._native",)
+UNWINDS = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

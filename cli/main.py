@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ..runtime.errors import CorelaneError
 from .streams import output_error, prepare, tell
+from .unwinding import Terminated, unwind_at_sigterm
 from .usage import Parser, WrongUsage
 
 COMMANDS = {
@@ -88,6 +89,9 @@ def _main(command: str, args: list[str], own: bool) -> int:
     except CorelaneError as e:
         say_error(command, e, wants_json(args))
         return 2 if isinstance(e, WrongUsage) else 1
+    except Terminated:
+        say_error(command, CorelaneError("terminated"), wants_json(args))
+        return 143
     except KeyboardInterrupt:
         say_error(command, CorelaneError("interrupted"), wants_json(args))
         return 130
@@ -132,6 +136,8 @@ def _call(command: str, args: list[str], own: bool) -> int:
         importlib.import_module(name, __package__)
     if own and callable(signal.getsignal(signal.SIGINT)) and not getattr(module, "ENDS_AT_ONCE", False):
         signal.signal(signal.SIGINT, signal.default_int_handler)  # in place of the one of the script `corelane`
+    if own and getattr(module, "UNWINDS", False):
+        unwind_at_sigterm()
     if own and hasattr(module, "NICE"):
         options.nice = module.NICE
     code = module.run(options)

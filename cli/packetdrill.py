@@ -13,6 +13,7 @@ from . import values
 if TYPE_CHECKING:
     from ..bench.packetdrill.suite import Make
 
+UNWINDS = True  # a namespace for each script on Linux'
 # Exit codes beside 0 (all passed).
 FAILED, UNREADABLE, UNSUPPORTED, LATE, BROKEN = 1, 2, 3, 4, 5
 _CODES = (

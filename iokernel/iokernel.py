@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 POLL: Mapping[str, int] = {"spin": lib.CL_IO_SPIN, "adaptive": lib.CL_IO_ADAPTIVE, "block": lib.CL_IO_BLOCK}
 _log = logging.getLogger("corelane.iokernel")
 _LOOK_S = 1.0
+_BEGINS_S = 1.0  # in which a thread that was started begins
 
 
 class Iokernel:
@@ -173,24 +174,24 @@ class Iokernel:
             err = ffi.new("char[256]")
             if not self._manual_hz:
                 check(lib.cl_io_start(self._io, err), "start the iokernel's loops", err)
-        except BaseException:
-            self._server.close()
-            self._delete_io()
+            for line in self._own_claim.shared():
+                self._tell("shared", line)
+            self._watched = list(self._uplinks)
+            self._started, self._failure = time.monotonic(), ""
+            self._thread = threading.Thread(
+                target=self._serve, args=(self._server,), name="corelane-control", daemon=True
+            )
+            self._thread.start()
+        except BaseException:  # also an interrupt, anywhere: loops that went on would poll uplinks that are closed
+            self.stop()
             raise
-        for line in self._own_claim.shared():
-            self._tell("shared", line)
-        self._watched = list(self._uplinks)
-        self._started, self._failure = time.monotonic(), ""
-        self._thread = threading.Thread(target=self._serve, name="corelane-control", daemon=True)
-        self._thread.start()
 
-    def _serve(self) -> None:
+    def _serve(self, server: ControlServer) -> None:
         others = os.sched_getaffinity(0) - set(self._loop_cpus)
         if others:
             os.sched_setaffinity(0, others)  # this thread alone: off the polled cores
-        assert self._server is not None  # made by start, which started this thread
         try:
-            self._server.serve()
+            server.serve()
         except BaseException as error:
             self._failure = f"{type(error).__name__}: {error}"
             _log.critical("the control thread has ended: nobody can attach any more", exc_info=True)
@@ -202,9 +203,10 @@ class Iokernel:
 
     def stop(self) -> None:
         """Close the socket (applications see it), stop the loops, free everything. Idempotent."""
-        if self._server is not None and self._thread is not None:
+        if self._server is not None:
             self._server.stop()
-            self._thread.join()
+            if self._thread is None or not _joined(self._thread):
+                self._server.close()
         self._server = self._thread = None
         self._delete_io()
 
@@ -402,6 +404,21 @@ class Iokernel:
 
 def _warn(_event: str, text: str) -> None:
     _log.warning("%s", text)
+
+
+def _joined(thread: threading.Thread) -> bool:
+    """Wait for its end. False: it never began, since an interrupt came before."""
+    end = time.monotonic() + _BEGINS_S
+    while True:
+        try:
+            thread.join()
+            return True
+        except RuntimeError:
+            if thread is threading.current_thread():
+                raise
+            if time.monotonic() > end:  # else it is about to begin
+                return False
+            time.sleep(0.001)
 
 
 def _unmanaged() -> Refused:

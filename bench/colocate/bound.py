@@ -1,5 +1,5 @@
 """How near the line a core that moves can get: what the moves that a policy cannot avoid take, if each takes no more
-than a bare hand-over.
+than a raw hand-over.
 
 The argument, made before any arm is measured. Arrivals have no memory. When the server gives the core up, either
 something waits, and waits on for `held` at most, or nothing does. Then the next request comes 1 / load later on
@@ -10,7 +10,7 @@ decides. So batch work gets at most this part of what the load leaves:
     (1 / load + held) / (1 / load + held + pair)
 
 held: of a policy with a target, the target; of one that lets requests wait longer to save moves, the longest that it
-lets them wait. pair: what a bare hand-over there and back takes of batch work, in the same run (raw.py): for requests
+lets them wait. pair: what a raw hand-over there and back takes of batch work, in the same run (raw.py): for requests
 that take the server no time, so that no service time is in it, and none of it comes from an arm held against the bound.
 
 It is no bound on serving: out of a longer queue a server may take less for a request than at its peak.
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from .arms import Beside
 
-PAIRS_RPS = 100_000.0  # bare hand-overs a second, about: a third of the core
+PAIRS_RPS = 100_000.0  # raw hand-overs a second, about: a third of the core
 LEFT_LEAST = 0.02  # of the core, by the load: of less no ratio is taken
 
 
@@ -33,7 +33,7 @@ def bound(load_rps: float, held_us: float, pair_us: float) -> float:
 
 
 def pair_us(slot: Beside, alone: Beside) -> float | None:
-    """What a pair of bare hand-overs takes, us. slot: of Raw.pairs; alone: the same job with the core to itself.
+    """What a pair of raw hand-overs takes, us. slot: of Raw.pairs; alone: the same job with the core to itself.
 
     None if the slot has too few, or the job did no less than alone."""
     pairs_per_s = float(slot.point.extra["moves_per_s"]) / 2

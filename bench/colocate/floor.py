@@ -1,9 +1,9 @@
 """What raw hand-overs (raw.py) reach of the figures of `corelane bench colocate`, in the same rounds.
 
 Beside each figure that hangs on the core's moves stands what the raw hand-overs reached, round by round, with the
-interval in which its median lies with 95 %, and what ours is over that. There are two of them: the bare ones, and those
-whose server does with a request what kv does. A note says what that means for the goal: the raw hand-overs missed it as
-well, or reached it, or the rounds do not tell.
+interval in which its median lies with 95 %, and what ours is over that. There are two of them: in one the server only
+spends the time of a request, in the other it does what kv does. A note says what that means for the goal: the raw
+hand-overs missed it as well, or reached it, or the rounds do not tell.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Slots = Mapping[str, Sequence[Beside]]
 
 
 def floor_of_low(session: Session, got: Slots) -> None:
-    """Beside the figures of the low load: bare hand-overs, and those of a server that does what kv does."""
+    """Beside the figures of the low load: raw hand-overs, also those whose server does what kv does."""
     ours = works(got[LOWEST])
     for name, alone_name in FLOORS.items():
         if name not in got:
             continue
         raw = works(got[name])
-        over_bare = pairwise(ours, raw).pairs
+        over_raw = pairwise(ours, raw).pairs
         batch_share = pairwise(raw, works(got["batch alone"])).pairs
-        put(session, "colocate.low_batch_share", batch_share, over_bare, floor=name)
+        put(session, "colocate.low_batch_share", batch_share, over_raw, floor=name)
         if COMPARED in got:
-            put(session, "colocate.batch_over_linux", pairwise(raw, works(got[COMPARED])).pairs, over_bare, floor=name)
+            put(session, "colocate.batch_over_linux", pairwise(raw, works(got[COMPARED])).pairs, over_raw, floor=name)
             p99_over = pairwise(p99s(got[COMPARED]), p99s(got[name])).pairs
             put(session, "colocate.linux_p99_over_ours", p99_over, floor=name)
         added = added_us(got[name], got[alone_name], "p99")
@@ -95,7 +95,7 @@ def put(
     session: Session,
     figure_name: str,
     values: Sequence[float],
-    over_bare: Sequence[float] = (),
+    over_raw: Sequence[float] = (),
     *,
     floor: str = RAW,
     told: bool = True,
@@ -104,9 +104,9 @@ def put(
     on what that says of the goal. floor: which raw hand-overs."""
     middle = statistics.median(values)
     found = {floor: middle} | interval(floor, values)
-    if over_bare:
+    if over_raw:
         ratio = f"ours over {floor}"
-        found |= {ratio: statistics.median(over_bare)} | interval(ratio, over_bare)
+        found |= {ratio: statistics.median(over_raw)} | interval(ratio, over_raw)
     figure = session.figures[figure_name]
     figure["beside"] = dict(figure.get("beside") or {}) | {key: v for key, v in found.items() if math.isfinite(v)}
     if told:

@@ -26,7 +26,7 @@ P99 = f"kv's p99 from the intended send time,\nmedian of windows of {1e3 * WINDO
 WORK = "batch work over the job alone (1)"
 LINEAR = "batch work over 1 - load / peak (1)"
 LINUX_IDLE = next(name for name in LINUX if name.endswith("SCHED_IDLE"))
-# Of each curve over loads its colour, line and marker: targets by colour, ours solid, bare hand-overs dashed.
+# Of each curve over loads its colour, line and marker: targets by colour, ours solid, raw hand-overs dashed.
 LOOKS = {
     **{name: (colour, "-", "o") for name, colour in zip(SWEPT_TARGETS.values(), (0, 2, 4), strict=True)},
     **{name: (colour, "--", "s") for name, colour in zip(SWEPT_RAW.values(), (0, 2, 4), strict=True)},

@@ -76,7 +76,7 @@ class Raw(Closing):
 
     def __init__(self, cores: tuple[int, int]) -> None:
         self._cpu, self._turns = cores[0], 0
-        self._fd = os.memfd_create("corelane-bare")
+        self._fd = os.memfd_create("corelane-raw")
         self._children: list[Child] = []
         self._service_ns: deque[float] = deque(maxlen=KEPT)
         self._handover_ns: deque[float] = deque(maxlen=KEPT)

@@ -40,7 +40,7 @@ OVERLOADED = 0.8  # who achieves less of a load is not asked for a higher one in
 OVER = 1.2  # of the peak searched for, to see what is answered at most
 FIGURE, OF_BOUND = "colocate.linearity", "colocate.linearity_of_bound"
 TABLE = "Batch work over 1 - load / peak / the most that a core that moves can have (kv's p99, us), by load / peak"
-PAIRS, MOST = "bare hand-overs", ", more than it carries"  # names in a round
+PAIRS, MOST = "pairs of raw hand-overs", ", more than it carries"  # names in a round
 HELD = {name: us for table in (SWEPT_TARGETS, SWEPT_RAW) for us, name in table.items()}
 HELD |= {BOUNDED: HELD_US, DEFAULT: HELD_US}  # us, by arm
 
@@ -163,7 +163,7 @@ class Swept:
         limits = {name: found for name in self.arms if (found := self.bounds(name))}
         session.settings["linearity"] = by_text(table)
         session.settings["linearity_bound"] = by_text(limits)
-        session.settings["bare_pair_us"] = [plain(one) for one in self._pair_us]
+        session.settings["raw_pair_us"] = [plain(one) for one in self._pair_us]
         session.table(TABLE, ["arm", *(f"{load:g}" for load in LOADS)], [self._line_of(name) for name in table])
         self._judge_default(session, table, limits.get(DEFAULT, {}))
 
@@ -194,11 +194,11 @@ class Swept:
         session.figure(FIGURE, ours[worst], runs=self._turns(worst), beside=beside)
         of = {load: value / limits[load] for load, value in ours.items() if load in limits}
         if not of:
-            session.figure(OF_BOUND, None, reason="the bare hand-overs took nothing from the job, so there is no bound")
+            session.figure(OF_BOUND, None, reason="the raw hand-overs took nothing from the job, so there is no bound")
             return
         worst = min(of, key=lambda load: of[load])
         turns = [one / limits[worst] for one in self._turns(worst)]
-        beside = {"at load": worst, "at most": limits[worst], "a bare pair, us": statistics.median(self._pair_us)}
+        beside = {"at load": worst, "at most": limits[worst], "a raw pair, us": statistics.median(self._pair_us)}
         session.figure(OF_BOUND, of[worst], runs=turns, beside=beside)
 
     def _turns(self, load: float) -> list[float]:

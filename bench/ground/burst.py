@@ -29,7 +29,7 @@ ARMS: dict[str, Serve] = {FLOOR: reflector, BOUND: checking_reflector, OURS: emb
 
 
 def measure(session: Session, seconds: float) -> None:
-    """All arms, and FIGURE: answers a second of ours over the bare reflector's, round by round."""
+    """All arms, and FIGURE: answers a second of ours over the reflector's, round by round."""
     missing = netns.missing()
     if not missing and len(session.cores) < 2:
         missing = "a client and a server need two cores, and this process may use one"

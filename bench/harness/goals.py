@@ -248,7 +248,7 @@ GOALS: dict[str, Goal] = _table(
         0.9,
         "at least",
         "x",
-        "the same / what bare hand-overs leave of it at most, where a request waits for 100 us",
+        "the same / what raw hand-overs leave of it at most, where a request waits for 100 us",
     ),
     Goal(
         "bimodal.p99_gain",
@@ -410,7 +410,7 @@ GOALS: dict[str, Goal] = _table(
         "two hosts by a virtual clock, UDP at 10 000/s: virtual / real s",
     ),
     Goal(
-        "ground.afxdp_burst", 0.9, "at least", "x", "UDP echo over AF_XDP, 64 under way / a bare loop, one call a burst"
+        "ground.afxdp_burst", 0.9, "at least", "x", "UDP echo over AF_XDP, 64 under way / a raw loop, one call a burst"
     ),
     Goal("ground.turn_ns", 100.0, "at most", "ns", "a turn of an adopted kthread that has nothing to do"),
     Goal("ground.turn_echo", 1.02, "at most", "x", "UDP echo, p50: by an adopted kthread / by an ordinary one"),

@@ -307,8 +307,8 @@ def loaded_iokernel(
         worker_cpus=list(cores[1:]),
         **options,
     )
-    kernel.start()
     stack.callback(kernel.stop)
+    kernel.start()
     return kernel, generator
 
 

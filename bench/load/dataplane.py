@@ -43,7 +43,7 @@ def veth() -> contextlib.AbstractContextManager[Pair]:
 
 @contextlib.contextmanager
 def reflecting_on_af_xdp(pair: Pair, client_cpu: int, server_cpu: int) -> Iterator[tuple[Runtime, str]]:
-    """The same over AF_XDP on a veth pair, to a bare reflector of datagrams (bench/afxdp/reflector.h)."""
+    """The same over AF_XDP on a veth pair, to a reflector of datagrams (bench/afxdp/reflector.h)."""
     near, far = pair
     with contextlib.ExitStack() as stack:
         with far.namespace.entered():

@@ -101,9 +101,9 @@ class Files:
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self.folder = folder
-        self.bare_path, log_path = folder / "bare", folder / "log"
+        self.raw_path, log_path = folder / "raw", folder / "log"
         self.recovery_bytes = min(192, max(8, int(20 * seconds))) * MIB
-        for path in (self.bare_path, log_path):  # alike: where in a file one writes may matter
+        for path in (self.raw_path, log_path):  # alike: where in a file one writes may matter
             blk_file.create(path, self.recovery_bytes * 5 // 4)
         self.blk: Blk = blk_file.FileBlk(log_path)
         format_area(self.blk)
@@ -120,7 +120,7 @@ class Files:
     def raw(self, what: int, seconds: float, cpu: int) -> Slice:
         """One raw loop."""
         self._out.flushes = 0
-        rc = lib.cl_bench_log_raw(what, str(self.bare_path).encode(), cpu, int(seconds * 1e9), self._out, self._err)
+        rc = lib.cl_bench_log_raw(what, str(self.raw_path).encode(), cpu, int(seconds * 1e9), self._out, self._err)
         return self._taken(rc, "a raw loop")
 
     def append(
@@ -379,7 +379,7 @@ def _why_it_ends(session: Session, files: Files, settings: Mapping[str, tuple[in
     its core says nothing, since it looks for completions while it waits."""
 
     def counts() -> Counts:
-        return Counts(disk_s=usage.disk_busy_s(files.bare_path))
+        return Counts(disk_s=usage.disk_busy_s(files.raw_path))
 
     most = LOADS[-1]
     seconds = max(slice_s, EXPLAIN_S) if session.seconds >= WHOLE_S else slice_s

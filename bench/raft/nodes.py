@@ -110,8 +110,8 @@ class Group:
                 idle=Idle(spin_us=SPIN_US),
                 apps={f"raft-{n}": AppConfig(ip=address(n), class_="latency") for n in NODES},
             )
-            self.kernel.start()
             stack.callback(self.kernel.stop)
+            self.kernel.start()
             self._errors = stack.enter_context(tempfile.TemporaryFile("w+"))
             command = [sys.executable, "-m", "corelane.bench.raft.nodes", self._path]
             self._nursery = subprocess.Popen(

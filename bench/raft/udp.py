@@ -53,7 +53,7 @@ class UdpClients:
         self._folder = folder
         self._program = build("udp_put", "CORELANE_UDP_PUT", (), folder)
         self._mux = build("udp_mux_put", "CORELANE_UDP_MUX_PUT", (), folder)
-        self._bare = build("raw_put", "CORELANE_RAW_PUT", (), folder)
+        self._raw = build("raw_put", "CORELANE_RAW_PUT", (), folder)
 
     @contextlib.contextmanager
     def raw(self, cpus: Collection[int]) -> Iterator[netns.Namespace]:
@@ -61,7 +61,7 @@ class UdpClients:
         `folder`."""
         with netns.namespace("raft") as space:
             space.ip("address", "add", f"{address(1)}/32", "dev", "lo")
-            command = [str(self._bare), address(1), str(KV_PORT), str(self._folder / "bare")]
+            command = [str(self._raw), address(1), str(KV_PORT), str(self._folder / "raw")]
             with started_on(cpus):
                 server = subprocess.Popen(space.command(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             with server:

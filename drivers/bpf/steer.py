@@ -112,7 +112,7 @@ def _assemble_all() -> Code:
     return a.assemble()
 
 
-def _assemble_bare() -> Code:
+def _assemble_raw() -> Code:
     a = Assembler()
     a.load("u32", R2, R1, _MD_RX_QUEUE)
     a.load_map(R1, "xsks")
@@ -181,12 +181,12 @@ def _assemble_addresses() -> Code:
 def steer_object(steer: str = "addresses") -> bytes:
     """The ELF object of the program. steer: "addresses", "all" or "raw". Raises CorelaneError for another word."""
     if steer == "raw":
-        return write_object(_assemble_bare(), {"xsks": MAPS["xsks"]}, function=FUNCTION)
+        return write_object(_assemble_raw(), {"xsks": MAPS["xsks"]}, function=FUNCTION)
     if steer == "all":
         return write_object(_assemble_all(), {k: MAPS[k] for k in ("xsks", "counters")}, function=FUNCTION)
     if steer == "addresses":
         return write_object(_assemble_addresses(), MAPS, function=FUNCTION)
-    raise CorelaneError(f"steer={steer!r}: choose 'addresses', 'all' or 'bare'")
+    raise CorelaneError(f"steer={steer!r}: choose 'addresses', 'all' or 'raw'")
 
 
 def address_key(address: str) -> bytes:

@@ -186,10 +186,10 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     struct io_kthread *dying = turned ? core->dying : NULL;
     came_back(c, k);
     bool blocked = old && old->blocked, running = old && !blocked && io_park_of(old) == CL_KTHREAD_RUNNING;
-    bool cold = !io_park_yields(io_park_of(k));
+    bool asleep = !io_park_yields(io_park_of(k));
     io_yield_wait_moved(c, core, k, old, now);
     cl_store_relaxed(&k->member.state->cpu, (int32_t)core->cpu);
-    cl_store_relaxed(&core->state->wake, cold && running);
+    cl_store_relaxed(&core->state->wake, asleep && running);
     io_preempt_move(k, false);
     io_core_account(loop, core, now);
     set_owner(c, core, k, now);
@@ -206,7 +206,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
         io_step_request(loop, core);
     else if (running && io_park_of(old) != CL_KTHREAD_RUNNING)
         running = false; /* it may have ceded before it could see `wake` */
-    begin_owner(loop, core, k, cold && running);
+    begin_owner(loop, core, k, asleep && running);
     io_cores_log(loop, now, core, io_owner_word(old), io_owner_word(k), CL_IO_LOG_WANTED, core->step, NULL);
     io_count(c->stats.moves, 1);
     io_count(k->app->cores.stats.moves_in, 1);

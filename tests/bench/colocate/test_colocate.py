@@ -42,7 +42,7 @@ def answers(most: float, rate: float, seconds: float) -> Beside:
     return Beside(Point(rate, achieved, int(rate), int(achieved), seconds=1.0), math.nan)
 
 
-def bare_pairs(rate: float, seconds: float) -> Beside:
+def raw_pairs(rate: float, seconds: float) -> Beside:
     """Each pair of hand-overs takes 5 us of the job's, which does 100 units a second alone."""
     point = Point(rate, rate, int(rate), int(rate), seconds=1.0, extra={"moves_per_s": 2 * rate})
     return Beside(point, 100 * (1 - 5e-6 * rate))
@@ -59,16 +59,16 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
         point.evidence = Evidence(worker=0.6, taken=0.35) if counted else None
         return Beside(point, 90 * (1 - rate / peak[name]) if rate else 100.0)
 
-    bare = next(iter(sweep.SWEPT_RAW.values()))
-    most = {sweep.BOUNDED: 2e6, sweep.DEFAULT: 1.2e6, bare: 390_000.0, sweep.COMPARED: 1.1e5}
+    raw = next(iter(sweep.SWEPT_RAW.values()))
+    most = {sweep.BOUNDED: 2e6, sweep.DEFAULT: 1.2e6, raw: 390_000.0, sweep.COMPARED: 1.1e5}
     peak = dict.fromkeys(most, 1e6) | {sweep.COMPARED: 1e5}
     alone = {sweep.DEDICATED: partial(answers, 1e6), sweep.COMPARED: partial(answers, 1e5)}
-    swept = sweep.Swept({name: partial(arm, name, most[name]) for name in most}, alone, bare_pairs, 1e5)
+    swept = sweep.Swept({name: partial(arm, name, most[name]) for name in most}, alone, raw_pairs, 1e5)
     for _ in range(3):
         swept.add(swept.turn(1e6, 1.0))
     loads = [round(load * 1e6) for load in sweep.LOADS]
     assert [round(rate) for name, rate in asked if name == sweep.DEFAULT] == loads * 3
-    assert [round(rate) for name, rate in asked if name == bare] == loads[:3] * 3
+    assert [round(rate) for name, rate in asked if name == raw] == loads[:3] * 3
     assert [round(rate) for name, rate in asked if name == sweep.COMPARED] == [0, *(load // 10 for load in loads)] * 3
     ends = dict.fromkeys(most, 0)
 
@@ -77,34 +77,34 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
         found = measure(1e6)
         name = asked[-1][0]
         ends[name] += 1
-        return None if name == sweep.BOUNDED or (name == bare and ends[name] == 1) else found
+        return None if name == sweep.BOUNDED or (name == raw and ends[name] == 1) else found
 
     swept.find_walls(at_peak, 0.01)
-    assert ends == {sweep.BOUNDED: 2, sweep.DEFAULT: 1, bare: 2, sweep.COMPARED: 1}
+    assert ends == {sweep.BOUNDED: 2, sweep.DEFAULT: 1, raw: 2, sweep.COMPARED: 1}
     swept.judge(session)
     rows = {(row["name"].removesuffix(sweep.SWEPT), row["of_peak"]): row for row in session.arms if "of_peak" in row}
     assert len(rows) == 3 * len(sweep.LOADS) + 3
     assert all(row["linearity"] == pytest.approx(0.9) for row in rows.values())
     figure = session.figures["colocate.linearity"]
     assert figure["value"] == pytest.approx(0.9)
-    assert figure["beside"][f"{bare}, least"] == pytest.approx(0.9)
-    assert session.settings["bare_pair_us"] == pytest.approx([5.0] * 3)
+    assert figure["beside"][f"{raw}, least"] == pytest.approx(0.9)
+    assert session.settings["raw_pair_us"] == pytest.approx([5.0] * 3)
     us = {load: 1 / load for load in sweep.LOADS}  # from a request to the next, on average
     bounds = {load: (us[load] + sweep.HELD_US) / (us[load] + sweep.HELD_US + 5) for load in sweep.LOADS}
     assert {load: rows[sweep.DEFAULT, load]["linearity_bound"] for load in sweep.LOADS} == pytest.approx(bounds)
-    assert rows[bare, 0.1]["linearity_bound"] == pytest.approx((us[0.1] + 0.01) / (us[0.1] + 0.01 + 5))
+    assert rows[raw, 0.1]["linearity_bound"] == pytest.approx((us[0.1] + 0.01) / (us[0.1] + 0.01 + 5))
     assert "linearity_bound" not in rows[sweep.COMPARED, 0.1]
     assert session.figures["colocate.linearity_of_bound"]["value"] == pytest.approx(0.9 / max(bounds.values()))
     beyond = [round(row["offered_rps"]) for row in session.arms if row["name"] == f"{sweep.DEFAULT}{sweep.SWEPT}"]
     assert beyond == [*loads, 1_000_000, 1_150_000, 1_300_000]
-    assert session.stops[f"{bare}{sweep.SWEPT}"].startswith("22 % unanswered at 500,000 requests/s offered: core taken")
+    assert session.stops[f"{raw}{sweep.SWEPT}"].startswith("22 % unanswered at 500,000 requests/s offered: core taken")
     (table,) = session.tables
     assert table["head"] == ["arm", "0.1", "0.3", "0.5", "0.7", "0.9"]
     lines = {str(name): cells for name, *cells in table["rows"]}
     assert list(lines) == list(most)
     assert lines[sweep.DEFAULT] == [f"0.90 / {bounds[load]:.2f} (5)" for load in sweep.LOADS]
     assert lines[sweep.COMPARED] == ["0.90 (5)"] * len(sweep.LOADS)  # of it no bound is known
-    assert lines[bare][3:] == ["-", "-"]  # it was overloaded
+    assert lines[raw][3:] == ["-", "-"]  # it was overloaded
     because = session.stops_because[f"{sweep.DEFAULT}{sweep.SWEPT}"]
     assert because["resource"] == "core taken"
     assert "worker 60 % busy" in because["said"]
@@ -115,7 +115,7 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
 def test_a_dedicated_core_leaves_a_job_nothing_and_without_turns_there_is_no_figure(session: Session) -> None:
     point = Point(1e5, 1e5, 100, 100, seconds=1.0, window_p99_us=(5.0,))
     kept = {sweep.DEDICATED: lambda rate, seconds, counted=False: Beside(point, math.nan)}
-    swept = sweep.Swept(kept, {sweep.DEDICATED: partial(answers, 1e6)}, bare_pairs)
+    swept = sweep.Swept(kept, {sweep.DEDICATED: partial(answers, 1e6)}, raw_pairs)
     swept.add(swept.turn(1e6, 1.0))
     swept.judge(session)
     assert [row["linearity"] for row in session.arms] == [0.0] * len(sweep.LOADS)

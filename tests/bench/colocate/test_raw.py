@@ -182,16 +182,16 @@ def slot(work: float, p99_us: float = 10.0, *, p50_us: float = 1.0, p90_us: floa
     return Beside(point, work)
 
 
-def low(bare_share: Sequence[float], bare_added_us: float = 1.0) -> dict[str, list[Beside]]:
+def low(raw_share: Sequence[float], raw_added_us: float = 1.0) -> dict[str, list[Beside]]:
     """Rounds in which ours has nine tenths of what raw hand-overs leave, and Linux half of it."""
     return {
-        CANARY: [slot(0) for _ in bare_share],
-        "kv alone": [slot(0) for _ in bare_share],
-        LOWEST: [slot(90 * share) for share in bare_share],
-        COMPARED: [slot(50 * share, 40) for share in bare_share],
-        RAW: [slot(100 * share, 10 + bare_added_us + 0.01 * n) for n, share in enumerate(bare_share)],
-        RAW_ALONE: [slot(0, p50_us=0, p90_us=0) for _ in bare_share],
-        "batch alone": [slot(100) for _ in bare_share],
+        CANARY: [slot(0) for _ in raw_share],
+        "kv alone": [slot(0) for _ in raw_share],
+        LOWEST: [slot(90 * share) for share in raw_share],
+        COMPARED: [slot(50 * share, 40) for share in raw_share],
+        RAW: [slot(100 * share, 10 + raw_added_us + 0.01 * n) for n, share in enumerate(raw_share)],
+        RAW_ALONE: [slot(0, p50_us=0, p90_us=0) for _ in raw_share],
+        "batch alone": [slot(100) for _ in raw_share],
     }
 
 
@@ -250,11 +250,11 @@ def test_few_rounds_say_so(session: Session) -> None:
     assert "too few rounds" in note
 
 
-def half(bare_work: float, bare_p99_us: float, machine_us: float = CALM_US) -> Round:
+def half(raw_work: float, raw_p99_us: float, machine_us: float = CALM_US) -> Round:
     return {
         "kv alone": slot(0),
         "beside": slot(45, 60),
-        RAW: slot(bare_work, bare_p99_us),
+        RAW: slot(raw_work, raw_p99_us),
         "batch alone": slot(100),
         CANARY: slot(0, machine_us),
     }

@@ -40,7 +40,7 @@ def test_every_cut_of_a_thousand_appends_recovers(in_flight: int, seed: int) -> 
 
 
 @pytest.mark.parametrize("what", log.RAW.values())
-def test_bare_loops_write(files: Files, what: int) -> None:
+def test_raw_loops_write(files: Files, what: int) -> None:
     got = files.raw(what, 0.02, files.cpu)
     assert got.operations == len(got.ns) > 0
     assert all(ns > 0 for ns in got.ns)
@@ -123,7 +123,7 @@ def test_the_worst_load_is_neither_unlucky_nor_spared(worse: float, seed: int) -
     assert statistics.mean(naive) < worse - 0.02, "the naive way is not what this guards against"
 
 
-def test_the_best_bare_loop_is_not_the_luckiest_of_a_round(seed: int) -> None:
+def test_the_best_raw_loop_is_not_the_luckiest_of_a_round(seed: int) -> None:
     rng = random.Random(seed)
     assert log.best_by_others({"a": [1, 9, 1], "b": [2, 2, 2]}) == [2, 9, 2]
     assert log.best_by_others({4: [3, 0, 3], 16: [2, 2, 2]}, max) == [2, 0, 2]
@@ -136,7 +136,7 @@ def test_a_sweep_survives_slices_in_which_the_disk_stood_still(seed: int) -> Non
         """A disk on which one in three slices ends before its first append does."""
 
         rng = random.Random(seed)
-        bare_path = Path("/proc")  # on no disk that the kernel keeps an account of
+        raw_path = Path("/proc")  # on no disk that the kernel keeps an account of
 
         def append(self, load: int, slice_s: float, fixed: tuple[int, int, int]) -> log.Slice:
             done = self.rng.choice([0, load, load])

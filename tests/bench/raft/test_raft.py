@@ -196,7 +196,7 @@ def test_a_device_too_small_for_the_floor(session: Session, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("calling", [False, True])
 @pytest.mark.parametrize("trail", [None, (15, 3_600_000_000_000)])
-def test_bare_writers_on_one_core_write_each_put(
+def test_raw_writers_on_one_core_write_each_put(
     session: Session, tmp_path: Path, calling: bool, trail: tuple[int, int] | None
 ) -> None:
     paths = [tmp_path / f"bound-{number}" for number in range(3)]
@@ -225,7 +225,7 @@ def test_bare_writers_on_one_core_write_each_put(
         assert 1 <= writes[2] <= 5 if trail else writes[2] == 70
 
 
-def test_bare_writers_in_all_ways(session: Session, c_program: Callable[..., Callable[..., str]]) -> None:
+def test_raw_writers_in_all_ways(session: Session, c_program: Callable[..., Callable[..., str]]) -> None:
     assert c_program("tests/bench/raft/c/bound.c")(*session.two_cores) == "ok\n"
 
 
@@ -313,7 +313,7 @@ def test_clients_of_the_kernel_put_to_a_group(
     assert len(puts.latencies_ns) + puts.counts["again"] > 0
 
 
-def test_a_bare_server_answers_the_same_clients(udp: UdpClients, tmp_path: Path) -> None:
+def test_a_raw_server_answers_the_same_clients(udp: UdpClients, tmp_path: Path) -> None:
     cpus = [max(os.sched_getaffinity(0))]
     with udp.raw(cpus) as space:
         assert set(cpus) in cpus_of_children()
@@ -321,7 +321,7 @@ def test_a_bare_server_answers_the_same_clients(udp: UdpClients, tmp_path: Path)
     assert puts.counts is not None
     assert puts.counts["refused"] == 0
     assert len(puts.latencies_ns) + puts.counts["again"] > 0
-    assert (tmp_path / "bare").read_bytes().count(b"set 0") > 0  # what was put is written
+    assert (tmp_path / "raw").read_bytes().count(b"set 0") > 0  # what was put is written
 
 
 @pytest.mark.parametrize("one_socket", [False, pytest.param(True, marks=pytest.mark.soak(takes_s=3))])
@@ -455,7 +455,7 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     }
 
 
-def test_of_a_group_that_sends_to_all_three_bare_writers_are_the_bound(session: Session) -> None:
+def test_of_a_group_that_sends_to_all_three_raw_writers_are_the_bound(session: Session) -> None:
     lone = turns([100, 120], floor=[100] * 2, bound=[90, 100], two=[50, 60], libraft=[200, 180])
     sent = ("all", "majority")  # as often the one as the other
     lone = replace(lone, ours=[replace(turn, extra={"sent_to": to}) for turn, to in zip(lone.ours, sent, strict=True)])

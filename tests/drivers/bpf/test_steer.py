@@ -179,5 +179,5 @@ def test_a_subnet_must_be_one(text):
 
 
 def test_an_unknown_way_to_steer_is_refused():
-    with pytest.raises(CorelaneError, match="'addresses', 'all' or 'bare'"):
+    with pytest.raises(CorelaneError, match="'addresses', 'all' or 'raw'"):
         steer.steer_object("some")

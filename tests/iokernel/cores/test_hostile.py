@@ -223,7 +223,7 @@ def test_one_that_says_what_is_not_so_is_demoted(fight, kind):
     the same one it gets about that quarter, since a kthread's slices are short. The more requests, the sooner a window
     is over. Rounds in which the machine gave it or the loop less all the same are repeated."""
     batch = fight.batch(kind, nice=-20)
-    caught = ("overruns",) if kind == "aside" else ("overruns", "evicted")
+    caught = ("overruns",) if kind == "cedes" else ("overruns", "evicted")
     until_in_fair_rounds(
         lambda: (fight.serve(10_000, 0.5), sum(fight.counted("batch")[how] for how in caught))[1],
         lambda: both_had_the_core(batch, fight.echo),
@@ -368,14 +368,25 @@ def test_one_with_probes_by_the_compiler_cedes_when_asked(fight):
     fight.sound()
 
 
+@pytest.mark.usefixtures("first_in_line")
 def test_the_log_has_all_three_steps_of_one_that_blocks_signals(fight):
     """With no other entry between them. Where others have the core, it is not: an owner that did not have the CPU for
     the time of a step is spared for a while (iokernel/cores/starved.c), and the new one begins before its eviction. So
-    only rounds count in which the two had the core."""
-    batch = fight.batch("blocking")
+    both come before what else the machine does, and only rounds count in which the two had the core. Each round has one
+    of its own: one that was evicted has to wait long for the core that the next eviction could take from it."""
+    batch = None
+
+    def one_more() -> Callable[[], bool]:
+        nonlocal batch
+        if batch:
+            batch.kill()
+            fight.gone()
+        batch = fight.batch("blocking")
+        return both_had_the_core(batch, fight.echo)
+
     until_in_fair_rounds(
         lambda: (fight.serve(), ALL_STEPS in firsts(fight.taken_from(batch.slot)))[1],
-        lambda: both_had_the_core(batch, fight.echo),
+        one_more,
         lambda: f"all three steps: {fight.why(batch)}",
     )
     wait_until(lambda: fight.logged(EVICTED) == fight.counted()["evicted"], WAIT_S, "all evictions in the log")

@@ -143,7 +143,7 @@ MUTANTS = {
     ),
     "a new owner is not woken": Mutant(
         "MOVE_C",
-        "begin_owner(loop, core, k, cold && running);",
+        "begin_owner(loop, core, k, asleep && running);",
         "(void)0;",
         "asked",
     ),

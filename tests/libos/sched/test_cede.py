@@ -26,10 +26,10 @@ SCENARIOS = (
 )
 
 
-@pytest.mark.parametrize("hot", [0, 1], ids=["cold", "hot"])
+@pytest.mark.parametrize("yield_wait", [0, 1], ids=["asleep", "yield-wait"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_cores_given_and_taken(c_program: Callable[..., Callable[..., str]], scenario: str, hot: int) -> None:
-    c_program("tests/libos/sched/c/cede.c")(scenario, hot)
+def test_cores_given_and_taken(c_program: Callable[..., Callable[..., str]], scenario: str, yield_wait: int) -> None:
+    c_program("tests/libos/sched/c/cede.c")(scenario, yield_wait)
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def test_cores_of_an_adopted_kthread(c_program: Callable[..., Callable[..., str]
     c_program("tests/libos/sched/c/adopt_cores.c")(scenario)
 
 
-@pytest.mark.parametrize("hot", [0, 1], ids=["cold", "hot"])
-def test_frames_not_sent_bring_a_core_back(c_program: Callable[..., Callable[..., str]], hot: int) -> None:
-    c_program("tests/libos/sched/c/unsent.c")(hot)
+@pytest.mark.parametrize("yield_wait", [0, 1], ids=["asleep", "yield-wait"])
+def test_frames_not_sent_bring_a_core_back(c_program: Callable[..., Callable[..., str]], yield_wait: int) -> None:
+    c_program("tests/libos/sched/c/unsent.c")(yield_wait)
 
 
 @pytest.mark.parametrize("scenario", ["parked", "several", "own", "ceded"])

@@ -27,7 +27,7 @@ FIRST = -15  # priority
 TRACED = "traced"  # the kind "blocking", with probes by the compiler (corelane/libos/trace_pc.h)
 TRACE_PC = ("-fsanitize-coverage=trace-pc", "-include", str(ROOT / "include" / "corelane" / "libos" / "trace_pc.h"))
 RINGING = "ringing"  # the kind "probed", with calls for help and garbage in its doorbell words
-LIARS = ("aside", "relapsing")  # kinds that say what is not so, and run where they may not
+LIARS = ("cedes", "relapsing")  # kinds that say what is not so, and run where they may not
 _RUN = np.dtype([("begin", "u8"), ("end", "u8"), ("stamps", "u8"), ("cpu", "u8")])
 _HEAD = np.dtype([("slot", "u8"), ("gap_ticks", "u8"), ("work", "u8"), ("n", "u8"), ("open", _RUN)])
 _BYTES = _HEAD.itemsize + RUNS * _RUN.itemsize

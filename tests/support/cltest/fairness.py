@@ -59,7 +59,7 @@ def until_in_fair_rounds(
     fair: Callable[[], Callable[[], bool]],
     what: str | Callable[[], str],
     most: int = 40,
-    limit_s: float = 60.0,
+    limit_s: float = 30.0,
 ) -> T:
     """Call `happened` until it returns something true, and return that. what: is awaited, or makes a text of it then.
 

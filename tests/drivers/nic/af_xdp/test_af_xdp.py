@@ -346,7 +346,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"queues": range(0, 4, 2)}, "give a number, or a range"),
     ({"sockets": SocketOptions(zero_copy="yes")}, "no zero-copy AF_XDP"),
     ({"mode": "fast"}, "choose native, generic or auto"),
-    ({"steer": "some"}, "'addresses', 'all' or 'bare'"),
+    ({"steer": "some"}, "'addresses', 'all' or 'raw'"),
     ({"umem": Umem(ring_slots=100)}, "a power of two is needed"),
     ({"umem": Umem(buffers=100)}, "at least 576 buffers are needed"),
     ({"addresses": ["10.0.0.300"]}, "not an IPv4 address"),

@@ -38,7 +38,7 @@ static struct port_arena arena;
 static struct port port;
 static struct cl_cores *cores;
 
-static void world_new(bool hot)
+static void world_new(bool yield_wait)
 {
     static struct port_waiter waiter;
     static struct cl_parker parker;
@@ -69,7 +69,7 @@ static void world_new(bool hot)
     port.parkers = &parker;
     port.managed = &arena;
     cores = &port.cores;
-    shared.slots[0].yield_wait = shared.slots[1].yield_wait = hot;
+    shared.slots[0].yield_wait = shared.slots[1].yield_wait = yield_wait;
     shared.slots[0].grant = shared.line.signals.acted = 1; /* it has the core, and runs */
     shared.core.owner = ME;
 }
@@ -465,12 +465,12 @@ int main(void)
 {
     alarm(60);
     for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
-        for (unsigned hot = 0; hot < 2; hot++) {
+        for (unsigned yield_wait = 0; yield_wait < 2; yield_wait++) {
             scenario = scenarios[i].name;
-            world_new(hot);
+            world_new(yield_wait);
             scenarios[i].fn();
             world_delete();
-            printf("passed %s, %s\n", scenario, hot ? "hot" : "cold");
+            printf("passed %s, %s\n", scenario, yield_wait ? "yield-wait" : "asleep");
         }
     return 0;
 }

@@ -6,7 +6,7 @@
  *   cores_app SOCKET NAME FILE unprobed           computes, and never looks at anything
  *   cores_app SOCKET NAME FILE preemptible        the same, in code that may be interrupted: a sibling may go on with
  *   it cores_app SOCKET NAME FILE blocking           the same, with every signal blocked
- *   cores_app SOCKET NAME FILE aside              the same, but says that it cedes when it loses its core
+ *   cores_app SOCKET NAME FILE cedes              the same, but says that it cedes when it loses its core
  *   cores_app SOCKET NAME FILE relapsing          says so, and soon after that it runs, which it does
  *   cores_app SOCKET NAME FILE ringing            computes, with probes, calls for help all the time, and writes
  *                                                 whatever comes to its mind into its doorbell words
@@ -227,7 +227,7 @@ int main(int argc, char **argv)
     probed = ringing || strcmp(argv[4], "probed") == 0;
     preemptible = strcmp(argv[4], "preemptible") == 0;
     relapsing = strcmp(argv[4], "relapsing") == 0;
-    lying = relapsing || strcmp(argv[4], "aside") == 0;
+    lying = relapsing || strcmp(argv[4], "cedes") == 0;
     blocking = lying || strcmp(argv[4], "blocking") == 0;
     gap_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), GAP_US * 1000);
     struct cl_runtime_config config = {.socket_path = argv[1],

@@ -21,7 +21,7 @@ static void kthread_inside_a_uthread_comes_first(void)
         ready(sibling, 5);
         drain(p.l);
         run(&p.w, 2 * US);
-        sibling->line->park = CL_KTHREAD_CEDED; /* aside, too, but its uthread can be taken */
+        sibling->line->park = CL_KTHREAD_CEDED; /* it has ceded, too, but its uthread can be taken */
         p.b->line->park = stuck ? CL_KTHREAD_CEDED : CL_KTHREAD_PARKED;
         run(&p.w, 10 * US);
         park(p.l);

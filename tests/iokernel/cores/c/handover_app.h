@@ -1,7 +1,7 @@
 /* The applications' side of the model: one kthread each, and all of their own code that lets go of a core and waits for
  * one.
  *
- * Its own: drivers/port/cores.c, and of libos/sched aside.c, interrupt.c and idle.c. The model's: what a uthread does,
+ * Its own: drivers/port/cores.c, and of libos/sched cede.c, interrupt.c and idle.c. The model's: what a uthread does,
  * a scheduler's turn, the switch from a uthread to the loop (a call). A wait by sched_yield() comes back after the
  * other one ran, or sixteen times at once in one go: then nobody else takes a step in between, which would be as if the
  * sixteen had begun later. */

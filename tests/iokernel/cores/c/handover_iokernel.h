@@ -431,7 +431,7 @@ static enum event next_event(unsigned *at)
 static void loop_main(void)
 {
     static const char *const said[] = {"nothing new",        "a frame",
-                                       "no longer hot",      "short times are over",
+                                       "no longer yields",   "short times are over",
                                        "all times are over", "an application has ended"};
     for (;;) {
         unsigned at;

@@ -90,9 +90,10 @@ static bool il_event(void)
 
 static void share_words(void)
 {
-    static const char *const names[2][8] = {{"grant of latency", "hot of latency", "look of latency", "park of latency",
-                                             "acted of latency", "head", "help of latency", "lost of latency"},
-                                            {"grant of batch", "hot of batch", "look of batch", "park of batch",
+    static const char *const names[2][8] = {{"grant of latency", "yield of latency", "look of latency",
+                                             "park of latency", "acted of latency", "head", "help of latency",
+                                             "lost of latency"},
+                                            {"grant of batch", "yield of batch", "look of batch", "park of batch",
                                              "acted of batch", "", "help of batch", "lost of batch"}};
     il_share(&shared.core.owner, 4, LOOP, false, "owner");
     il_share(&shared.core.wake, 4, LOOP, false, "wake");

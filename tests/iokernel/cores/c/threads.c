@@ -158,7 +158,7 @@ struct kthread {
 
 static struct kthread kthreads[APPS][KTHREADS];
 static __thread struct kthread *self;
-static __thread volatile sig_atomic_t in_foreign, aside; /* computes without a look; waits already */
+static __thread volatile sig_atomic_t in_foreign, ceded; /* computes without a look; waits already */
 
 /* As libos does in foreign code: wait in place. */
 static void on_signal(int signal)
@@ -166,10 +166,10 @@ static void on_signal(int signal)
     struct kthread *k = self;
     int code = errno;
     (void)signal;
-    if (k && in_foreign && !aside && k->cores->ops->lost(k->cores, k->index)) {
-        aside = 1;
+    if (k && in_foreign && !ceded && k->cores->ops->lost(k->cores, k->index)) {
+        ceded = 1;
         k->cores->ops->cede(k->cores, k->index);
-        aside = 0;
+        ceded = 0;
     }
     errno = code;
 }
@@ -178,9 +178,9 @@ static void look(struct kthread *k)
 {
     if (!(cl_load_relaxed(k->cores->preempt) >> k->index & 1) || !k->cores->ops->lost(k->cores, k->index))
         return;
-    aside = 1;
+    ceded = 1;
     k->cores->ops->cede(k->cores, k->index);
-    aside = 0;
+    ceded = 0;
 }
 
 static void spin(uint32_t turns)
@@ -221,7 +221,7 @@ static void rest(struct kthread *k)
     struct cl_cores *c = k->cores;
     if (!c->ops->wanted(c, k->index) && rnd(&k->random, 4))
         return;
-    aside = 1;
+    ceded = 1;
     if (!c->ops->park_begin(c, k->index)) {
         usleep(100); /* not managed yet, or to end */
     } else if (has_work(k) || rnd(&k->random, 16) == 0) {
@@ -229,7 +229,7 @@ static void rest(struct kthread *k)
     } else {
         c->ops->park_wait(c, k->index, rnd(&k->random, 4) ? -1 : (int64_t)rnd(&k->random, 200000), NULL);
     }
-    aside = 0;
+    ceded = 0;
 }
 
 static void *run(void *arg)

@@ -2,7 +2,7 @@
  * interrupt in place and with the uthread resumed on a sibling, parking with timers, help, stopping, and an iokernel
  * that dies and comes again.
  *
- * Usage: aside SCENARIO HOT. */
+ * Usage: cede SCENARIO YIELD_WAIT. */
 #include "churn.h"
 #include "counting.h"
 #include "fake_iokernel.h"
@@ -14,12 +14,12 @@ static struct fake fake;
 static struct cl_nic *nic;
 static struct cl_sched *sched;
 
-static void start(unsigned kthreads, bool hot, uint32_t reattach_ms)
+static void start(unsigned kthreads, bool yield_wait, uint32_t reattach_ms)
 {
     struct cl_sched_config c;
     char err[256] = "";
     alarm(60); /* a lost wake-up hangs: die and say so by the signal */
-    fake_new(&fake, hot);
+    fake_new(&fake, yield_wait);
     nic = fake_attach(&fake, kthreads, reattach_ms);
     cl_sched_config_init(&c);
     c.n_kthreads = kthreads;
@@ -74,9 +74,9 @@ static uint64_t switches_of(unsigned k)
 }
 
 /* Without a core nothing runs; work from outside asks for help, and rings. */
-static void first_core(bool hot)
+static void first_core(bool yield_wait)
 {
-    start(2, hot, 0);
+    start(2, yield_wait, 0);
     UNTIL(fake_is_parked(&fake, 0) && fake_is_parked(&fake, 1));
     uint32_t help = cl_load_relaxed(&fake_lines(&fake, 0)->help), *rung = fake_rung(&fake);
     cl_store_relaxed(rung, 0);
@@ -87,9 +87,9 @@ static void first_core(bool hot)
     fake_give(&fake, 1, 0);
     goes_on();
     UNTIL(fake_runs(&fake, 1));
-    /* The other one waits, and has run no uthread. Aside, if what was spawned came between its word and its last look
-     * at the queues: it had work to see then, so it waits as one that has, until it gets a core, whoever did that
-     * work. */
+    /* The other one waits, and has run no uthread. It has ceded, if what was spawned came between its word and its
+     * last look at the queues: it had work to see then, so it waits as one that has, until it gets a core, whoever did
+     * that work. */
     CHECK(fake_is_away(&fake, 0));
     CHECK_EQ(switches_of(0), 0);
     CHECK(switches_of(1) > 0);
@@ -99,9 +99,9 @@ static void first_core(bool hot)
 
 /* Ask, and give back, over and over: by a scheduling point, by a probe, by a probe that may not switch. At a probe the
  * uthread stays where it is, since no sibling could go on with it. */
-static void asked(cl_uthread_fn fn, bool hot)
+static void asked(cl_uthread_fn fn, bool yield_wait)
 {
-    start(1, hot, 0);
+    start(1, yield_wait, 0);
     unsigned cpu = 1;
     CHECK_EQ(cl_sched_spawn(sched, fn, NULL), 0);
     fake_give(&fake, 0, cpu);
@@ -122,9 +122,9 @@ static void asked(cl_uthread_fn fn, bool hot)
 }
 
 /* The uthread that was running when the core was lost goes on where a sibling has one; it had never yielded. */
-static void resumed_elsewhere(bool hot)
+static void resumed_elsewhere(bool yield_wait)
 {
-    start(2, hot, 0);
+    start(2, yield_wait, 0);
     CHECK_EQ(cl_sched_spawn(sched, probes, NULL), 0);
     fake_give(&fake, 0, 0);
     for (unsigned i = 0; i < 200; i++) {
@@ -140,9 +140,9 @@ static void resumed_elsewhere(bool hot)
 }
 
 /* Code that does not look is interrupted, and waits where it was. */
-static void interrupted(bool hot)
+static void interrupted(bool yield_wait)
 {
-    start(1, hot, 0);
+    start(1, yield_wait, 0);
     CHECK_EQ(cl_sched_spawn(sched, never_looks, NULL), 0);
     fake_give(&fake, 0, 0);
     for (int i = 0; i < 200; i++) {
@@ -197,9 +197,9 @@ static uint64_t interrupts_of(unsigned k)
 
 /* Who is interrupted with a spinlock held goes on to its end: the sibling that has the core by then would spin for
  * ever. */
-static void holds_lock(bool hot)
+static void holds_lock(bool yield_wait)
 {
-    start(2, hot, 0);
+    start(2, yield_wait, 0);
     UNTIL(fake_is_parked(&fake, 0) && fake_is_parked(&fake, 1));
     CHECK_EQ(cl_sched_spawn(sched, holds, NULL), 0);
     fake_give(&fake, 0, 0);
@@ -264,14 +264,14 @@ static void churn_round(const uint64_t *expected)
 /* Interruptible code goes on elsewhere, with all its registers: the core goes round among kthreads of which each has
  * lost it in the middle of the computation. Which of them runs what is the machine's to say, so there are rounds until
  * one has gone on with another's. */
-static void churns(bool hot, bool by_mark)
+static void churns(bool yield_wait, bool by_mark)
 {
     uint64_t progress, expected[CHURNERS], interrupts, stolen;
     marked = by_mark;
     churn_rounds = 5000000; /* some milliseconds of computing, in slices of the 20 yields between two moves */
     for (unsigned i = 0; i < CHURNERS; i++)
         expected[i] = churn_any(i + 1, churn_rounds, &progress);
-    start(3, hot, 0);
+    start(3, yield_wait, 0);
     if (!marked)
         CHECK_EQ(cl_preemptible_add(__start_batch_text, __stop_batch_text), 0);
     do {
@@ -318,11 +318,11 @@ static void faults(void *arg)
 
 /* In the handler of another signal, on the uthread's own stack, even code that is marked waits in place: its frame
  * cannot go to another kthread. */
-static void in_handler(bool hot)
+static void in_handler(bool yield_wait)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, before;
     CHECK_EQ(sigaction(SIGILL, &action, &before), 0);
-    start(2, hot, 0);
+    start(2, yield_wait, 0);
     CHECK_EQ(cl_sched_spawn(sched, faults, NULL), 0);
     fake_give(&fake, 0, 0);
     UNTIL(cl_load_acquire(&handled_in));
@@ -348,9 +348,9 @@ static void in_handler(bool hot)
     CHECK_EQ(sigaction(SIGILL, &before, NULL), 0);
 }
 #else
-static void in_handler(bool hot)
+static void in_handler(bool yield_wait)
 {
-    (void)hot; /* everything waits in place */
+    (void)yield_wait; /* everything waits in place */
 }
 #endif
 
@@ -365,9 +365,9 @@ static void sleeps(void *arg)
 }
 
 /* A parked owner gets up for its timer; one that has lost its core leaves that to the iokernel, who sees it coming. */
-static void timers(bool hot)
+static void timers(bool yield_wait)
 {
-    start(1, hot, 0);
+    start(1, yield_wait, 0);
     CHECK_EQ(cl_sched_spawn(sched, sleeps, NULL), 0);
     fake_give(&fake, 0, 0);
     for (int i = 0; i < 20; i++)
@@ -388,9 +388,9 @@ static void timers(bool hot)
 }
 
 /* Positions add up once all is at rest. */
-static void positions(bool hot)
+static void positions(bool yield_wait)
 {
-    start(1, hot, 0);
+    start(1, yield_wait, 0);
     for (int i = 0; i < 1000; i++) /* more than the ring holds */
         CHECK_EQ(cl_sched_spawn(sched, sleeps, NULL), 0);
     fake_give(&fake, 0, 0);
@@ -407,9 +407,9 @@ static void positions(bool hot)
 }
 
 /* Ending goes before waiting. */
-static void stop_without_core(bool hot)
+static void stop_without_core(bool yield_wait)
 {
-    start(2, hot, 0);
+    start(2, yield_wait, 0);
     CHECK_EQ(cl_sched_spawn(sched, yields, NULL), 0);
     fake_give(&fake, 0, 0);
     goes_on();
@@ -419,11 +419,11 @@ static void stop_without_core(bool hot)
     CHECK_EQ(done, 0);
 }
 
-/* The iokernel dies while one waits aside and one is parked: both go on by themselves. The next one manages them
+/* The iokernel dies while one has ceded and one is parked: both go on by themselves. The next one manages them
  * again. */
-static void death(bool hot, cl_uthread_fn fn)
+static void death(bool yield_wait, cl_uthread_fn fn)
 {
-    start(2, hot, 1);
+    start(2, yield_wait, 1);
     for (int round = 0; round < 5; round++) {
         if (round == 0)
             CHECK_EQ(cl_sched_spawn(sched, fn, NULL), 0);
@@ -454,39 +454,39 @@ int main(int argc, char **argv)
 {
     CHECK_EQ(argc, 3);
     const char *name = argv[1];
-    bool hot = atoi(argv[2]);
+    bool yield_wait = atoi(argv[2]);
     if (!strcmp(name, "first_core"))
-        first_core(hot);
+        first_core(yield_wait);
     else if (!strcmp(name, "asked_yield"))
-        asked(yields, hot);
+        asked(yields, yield_wait);
     else if (!strcmp(name, "asked_probe"))
-        asked(probes, hot);
+        asked(probes, yield_wait);
     else if (!strcmp(name, "asked_no_switch"))
-        asked(never_switches, hot);
+        asked(never_switches, yield_wait);
     else if (!strcmp(name, "resumed_elsewhere"))
-        resumed_elsewhere(hot);
+        resumed_elsewhere(yield_wait);
     else if (!strcmp(name, "interrupted"))
-        interrupted(hot);
+        interrupted(yield_wait);
     else if (!strcmp(name, "holds_lock"))
-        holds_lock(hot);
+        holds_lock(yield_wait);
     else if (!strcmp(name, "registers_range"))
-        churns(hot, false);
+        churns(yield_wait, false);
     else if (!strcmp(name, "registers_mark"))
-        churns(hot, true);
+        churns(yield_wait, true);
     else if (!strcmp(name, "in_handler"))
-        in_handler(hot);
+        in_handler(yield_wait);
     else if (!strcmp(name, "timers"))
-        timers(hot);
+        timers(yield_wait);
     else if (!strcmp(name, "positions"))
-        positions(hot);
+        positions(yield_wait);
     else if (!strcmp(name, "stop_without_core"))
-        stop_without_core(hot);
+        stop_without_core(yield_wait);
     else if (!strcmp(name, "death_yield"))
-        death(hot, yields);
+        death(yield_wait, yields);
     else if (!strcmp(name, "death_probe"))
-        death(hot, probes);
+        death(yield_wait, probes);
     else if (!strcmp(name, "death_in_place"))
-        death(hot, never_looks);
+        death(yield_wait, never_looks);
     else
         CHECK(!"a scenario");
     return 0;

@@ -31,7 +31,7 @@ struct fake {
     int doorbell;
     uint64_t generation;
     uint32_t managed; /* KTHREADS was answered: release/acquire */
-    bool hot;
+    bool yield_wait;
     pthread_t thread;
 };
 
@@ -168,10 +168,10 @@ static inline void fake_down(struct fake *f)
     cl_memory_close(&f->state);
 }
 
-static inline void fake_new(struct fake *f, bool hot)
+static inline void fake_new(struct fake *f, bool yield_wait)
 {
     memset(f, 0, sizeof *f);
-    f->hot = hot;
+    f->yield_wait = yield_wait;
     const char *dir = getenv("TMPDIR");
     snprintf(f->path, sizeof f->path, "%s/corelane-fake-%d.sock", dir ? dir : "/tmp", getpid());
     fake_up(f);
@@ -201,7 +201,7 @@ static inline void fake_take(struct fake *f, unsigned k, unsigned cpu)
 static inline void fake_give(struct fake *f, unsigned k, unsigned cpu)
 {
     struct cl_state_kthread *slot = fake_slot(f, k);
-    cl_store_relaxed(&slot->yield_wait, f->hot);
+    cl_store_relaxed(&slot->yield_wait, f->yield_wait);
     cl_store_relaxed(&slot->cpu, (int32_t)cpu);
     cl_store_release(&fake_core(f, cpu)->owner, FAKE_SLOT + k + 1);
     __atomic_fetch_and(fake_preempt(f), ~(1ull << k), __ATOMIC_RELEASE);

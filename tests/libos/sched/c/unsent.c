@@ -2,7 +2,7 @@
  * it owns its core, and once it has lost that the iokernel finds in its signals when it is to have one. A sibling that
  * takes its timers meanwhile, which exports what is left of them, leaves that as it is.
  *
- * Usage: unsent HOT. */
+ * Usage: unsent YIELD_WAIT. */
 #include "fake_iokernel.h"
 
 #include <corelane/libos/uthread.h>

@@ -480,7 +480,7 @@ static void cut(void)
     check_books();
 }
 
-/* Who was born anew is told by each of 200 datagrams that it is taken for another, and asks once in a while who that
+/* A new incarnation is told by each of 200 datagrams that it is taken for another, and asks once in a while who that
  * is: a question for each would be answered by each, and each answer be asked about in turn. */
 static void reborn(void)
 {
