@@ -45,7 +45,7 @@
 #define CL_MEMBER_JOINED 0   /* it has no listeners yet, or says nothing */
 #define CL_MEMBER_READY 1    /* new flows may come */
 #define CL_MEMBER_DRAINING 2 /* no new flows: it ends when those that it has have ended */
-#define CL_SHM_VERSION 10
+#define CL_SHM_VERSION 11
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
@@ -236,7 +236,9 @@ struct cl_state_kthread {
      * that whoever sees the flag late, or takes the signal late, finds another number there than what runs. */
     uint32_t quantum_over;
     uint32_t quantum_signals; /* signals sent since a quantum was over, this one included (relaxed, before the call) */
-    uint64_t lost_tsc; /* when the core that it had became another's, or nobody's (relaxed, before `owner`); 0: never */
+    /* When the core that it had became another's, or nobody's (relaxed, before it is an owner again); 0: never. In a
+     * line of its own: it changes just when the kthread reads the other one, to see whether its core is lost. */
+    uint64_t lost_tsc CL_ALIGNED(64);
 };
 
 /* Geometry of an arena: what was requested, and what follows from it. */
@@ -274,7 +276,8 @@ _Static_assert(sizeof(struct cl_arena_preempt) == 64, "one line");
 _Static_assert(offsetof(struct cl_arena_preempt, memory_bytes) % 8 == 0, "64-bit fields aligned");
 _Static_assert(sizeof(struct cl_arena_doorbell) == 64, "one line: a round reads both words at once");
 _Static_assert(CL_SHM_MAX_KTHREADS <= 64, "a bit each");
-_Static_assert(sizeof(struct cl_state_kthread) == 64, "one line a kthread");
+_Static_assert(sizeof(struct cl_state_kthread) == 128, "two lines a kthread");
+_Static_assert(offsetof(struct cl_state_kthread, lost_tsc) == 64, "a loss leaves alone what is read to see it");
 
 /* Work out the layout from its first six fields. -EINVAL if one of them is out of bounds. */
 static inline int cl_arena_layout_init(struct cl_arena_layout *l)

@@ -260,7 +260,6 @@ static void note_lost(struct port *port, struct port_arena *a, unsigned k)
     if (port->waiters[k].noticed)
         return;
     port->waiters[k].noticed = true;
-    fetch_lines(a, k);
     cl_store_relaxed(&port_lines(a, k)->signals.lost_tsc, (uint32_t)cl_tsc());
 }
 
@@ -270,6 +269,7 @@ static bool cores_lost(struct cl_cores *c, unsigned k)
     struct port_arena *a = cl_load_acquire(&port->managed);
     if (!a)
         return false;
+    fetch_lines(a, k); /* as a rule it is lost: they come while the owner's line does */
     if (!owns(a, k)) {
         note_lost(port, a, k);
         return waits_for(port, a);

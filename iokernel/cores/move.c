@@ -68,7 +68,6 @@ static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthrea
     cl_store_relaxed(&core->state->before, io_owner_word(core->owner));
     cl_store_relaxed(&core->state->before_tsc, cl_load_relaxed(&core->state->decided_tsc));
     if (core->owner) {
-        cl_store_relaxed(&core->owner->member.state->lost_tsc, now);
         core->owner->app->cores.stands = false;
         core->owner->member.core = NULL;
         io_overrun_moved(core->owner, NULL);
@@ -90,6 +89,12 @@ static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthrea
     cl_store_relaxed(&core->stats.app, k ? k->app->id : 0);
     cl_store_relaxed(&core->stats.kthread, k ? (uint32_t)(k - k->app->kthreads) : 0);
     io_count(core->stats.moves, 1);
+}
+
+/* Since when its core is not its own: for it to read when it has one again, so it comes after what others wait for. */
+static void tell_loss(const struct io_kthread *k, uint64_t now)
+{
+    cl_store_relaxed(&k->member.state->lost_tsc, now);
 }
 
 static void begin(struct io_cores *c, struct io_core *core, struct io_kthread *from, unsigned step, uint64_t now)
@@ -210,8 +215,10 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     io_cores_log(loop, now, core, io_owner_word(old), io_owner_word(k), CL_IO_LOG_WANTED, core->step, NULL);
     io_count(c->stats.moves, 1);
     io_count(k->app->cores.stats.moves_in, 1);
-    if (old)
+    if (old) {
+        tell_loss(old, now);
         io_count(old->app->cores.stats.moves_out, 1);
+    }
     k->app->cores.last_run = k;
     if (old && old->app != k->app)
         io_steer(loop, old->app);
@@ -265,6 +272,7 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
     c->urgent = true;
     if (!k)
         return;
+    tell_loss(k, now);
     io_preempt_move(k, true); /* should it run after all, it is to see that it may not */
     io_count(k->app->cores.stats.moves_out, 1);
     if (k->app->cores.held)

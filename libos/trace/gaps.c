@@ -10,9 +10,10 @@
  * the thread has been switched away from. That it has not been, the kernel says
  * without a call: the page of a perf event of a thread (perf_event_open(2), a dummy software event, which needs no
  * privilege by default) has a word, `lock`, that changes when the thread is brought back to a CPU. While it stands
- * still the thread has run all the time. Such an event makes a switch dearer, by a part of a microsecond, so kthreads
- * whose cores move do without (cl_tracer_watch_thread is not called): of them a gap is told if the last look was a
- * moment ago.
+ * still the thread has run all the time. Such an event makes a switch dearer, by a microsecond or two, so kthreads
+ * whose cores move do without (cl_tracer_watch_thread is not called), and so does a thread while it is switched away
+ * from all the time, as one that shares its core with others and yields to them: of them a gap is told if the last
+ * look was a moment ago, and there is one look each millisecond.
  *
  * Who was it? Where the thread was switched away from, the kernel is asked how long it stood in line for a CPU since
  * (/proc/thread-self/schedstat, 2 us): others ran there meanwhile. What is left of a gap it slept, or the machine took.
@@ -40,6 +41,8 @@
 #define REST_US 5      /* a shorter rest was a system call that came back at once: it is of the thread's own time */
 #define MOMENT_US 2000 /* without a page: so long ago the last look may be */
 #define ANEW_US 250000 /* with one: then it is taken anew, for the two clocks drift apart, ... */
+#define AGAIN_US 1000000 /* so long a thread does without its page that is switched away from more often than ... */
+#define MOST_SWITCHES 8  /* ... so many times a millisecond, which would cost it 1 % of its time */
 #define DRIFT_SHIFT 17 /* ... by no more than this part: 8 ppm */
 
 static int counts_of_thread(struct cl_tracer_counts *out)
@@ -85,37 +88,52 @@ void cl_tracer_watch(struct cl_tracer *t, const struct cl_clock *clock)
     t->rest_ticks = us(clock, REST_US);
 }
 
-void cl_tracer_watch_thread(struct cl_tracer *t)
+/* Changes whenever the thread is brought back to a CPU. */
+static uint32_t brought_back(const struct cl_tracer *t)
+{
+    return t->page ? cl_load_relaxed(&t->page->lock) : 0; /* relaxed: of this thread, as of a signal handler */
+}
+
+/* The page of a new event of the thread. Without one if the kernel gives none. */
+static void open_page(struct cl_tracer *t, uint64_t now)
 {
     struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
                                    .size = sizeof attr,
                                    .config = PERF_COUNT_SW_DUMMY,
                                    .exclude_kernel = 1,
                                    .exclude_hv = 1};
-    int fd = t->counts ? (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC) : -1;
-    if (t->counts)
-        t->waited_fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    t->page_again = 0;
     if (fd < 0)
         return;
     void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, fd, 0);
     close(fd); /* the mapping keeps it */
     t->page = page == MAP_FAILED ? NULL : page;
+    t->checked = (struct cl_tracer_checked){now, brought_back(t)};
+    t->seen.at = 0; /* its word says nothing of the time before */
 }
 
-void cl_tracer_unwatch(struct cl_tracer *t)
+static void close_page(struct cl_tracer *t)
 {
     if (t->page)
         munmap((void *)(uintptr_t)t->page, (size_t)sysconf(_SC_PAGESIZE));
     t->page = NULL;
+}
+
+void cl_tracer_watch_thread(struct cl_tracer *t)
+{
+    if (!t->counts)
+        return;
+    t->waited_fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    open_page(t, cl_tracer_stamp(t));
+}
+
+void cl_tracer_unwatch(struct cl_tracer *t)
+{
+    close_page(t);
     if (t->waited_fd >= 0)
         close(t->waited_fd);
     t->waited_fd = -1;
-}
-
-/* Changes whenever the thread is brought back to a CPU. */
-static uint32_t brought_back(const struct cl_tracer *t)
-{
-    return t->page ? cl_load_relaxed(&t->page->lock) : 0; /* relaxed: of this thread, as of a signal handler */
 }
 
 bool cl_tracer_switched(const struct cl_tracer *t)
@@ -194,15 +212,33 @@ uint64_t cl_tracer_look(struct cl_tracer *t, uint64_t id)
     return gap.faults | (uint64_t)gap.switches << 32;
 }
 
+/* Whether the kernel's word costs more than it is worth. The word moves by two each time. */
+static bool too_dear(struct cl_tracer *t, uint64_t now)
+{
+    struct cl_tracer_checked was = t->checked;
+    t->checked = (struct cl_tracer_checked){now, brought_back(t)};
+    uint64_t most = (now - was.at) * MOST_SWITCHES / t->ticks_per_ms;
+    return (t->checked.word - was.word) / 2 > cl_max(most, (uint64_t)MOST_SWITCHES);
+}
+
 void cl_tracer_check(struct cl_tracer *t)
 {
     uint64_t now = cl_tracer_stamp(t);
+    if (t->page_again) {
+        t->looks = 1;
+        if (now >= t->page_again)
+            open_page(t, now);
+    }
     if (!t->page)
         return;
-    if (t->seen.at && brought_back(t) == t->seen.brought_back && now - t->seen.looked < us(t->clock, ANEW_US))
+    if (too_dear(t, now)) {
+        close_page(t);
+        t->page_again = now + us(t->clock, AGAIN_US);
+    } else if (t->seen.at && brought_back(t) == t->seen.brought_back && now - t->seen.looked < us(t->clock, ANEW_US)) {
         t->seen.at = now; /* it has run all the time */
-    else
+    } else {
         (void)cl_tracer_look(t, 0);
+    }
 }
 
 void cl_tracer_stopped(struct cl_tracer *t, uint64_t from, uint64_t to)

@@ -90,6 +90,12 @@ struct cl_tracer_seen {
     uint64_t rested, away; /* as of the tracer, then */
 };
 
+/* The kernel's word when it was last looked at for how often it moves. */
+struct cl_tracer_checked {
+    uint64_t at;
+    uint32_t word;
+};
+
 /* Samples that the handler of a signal has taken, until the kthread tells them (sampled.c). */
 #define CL_TRACER_SAMPLES 64
 struct cl_tracer_samples {
@@ -163,6 +169,8 @@ struct cl_tracer {
     int (*waited)(int fd, uint64_t *ns);         /* that */
     int waited_fd;                               /* schedstat of its thread, see proc(5); -1: there is none */
     const struct perf_event_mmap_page *page;     /* of its thread; NULL: there is none */
+    uint64_t page_again;                         /* when there is one again; 0: it was not given up */
+    struct cl_tracer_checked checked;
     const struct cl_clock *clock;
     struct cl_tracer_seen seen;
     uint64_t rested; /* ticks that the thread let go of itself, ever */

@@ -11,7 +11,7 @@ import time
 
 from corelane.drivers._native import ffi, lib
 
-SLOTS, SLOT_BYTES = 8, 64  # kthreads looked at; struct cl_state_kthread
+SLOTS, SLOT_BYTES = 8, 128  # kthreads looked at; struct cl_state_kthread
 KTHREADS_AT = 64  # of the offset of the first in struct cl_state_header
 SYS_FUTEX = {"x86_64": 202, "aarch64": 98}[os.uname().machine]
 FUTEX_REQUEUE = 3

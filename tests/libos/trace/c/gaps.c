@@ -350,6 +350,44 @@ static void in_row(void)
     CHECK(last.id == t->ids && last.faults == 10, "%u", last.faults); /* of it and those before it */
 }
 
+/* The kernel's word is given up where it costs too much, and is had again a second later. */
+static void too_often(void)
+{
+    struct cl_trace_gap g;
+    settle();
+    for (unsigned i = 0; i < 20; i++) {
+        run(50 * US);
+        stop(0);
+    }
+    settle();
+    CHECK(!t->page && t->page_again);
+    run(1100 * US);
+    poll();
+    CHECK_EQ(t->looks, 1); /* one each millisecond, and what it finds of just now is told */
+    (void)message(50 * US);
+    stop(30 * US);
+    run(1100 * US);
+    poll();
+    (void)message(50 * US);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK_EQ(g.gone, 30 * US);
+    stop(30 * US);
+    (void)message(50 * US); /* there was one look */
+    none();
+    run(1000000 * US);
+    poll();
+    CHECK(!t->page_again);
+    t->page = &page;
+    t->checked.word = page.lock;
+    t->checked.at = now;
+    for (unsigned i = 0; i < 20; i++) { /* not so often: in more time */
+        run(200 * US);
+        stop(0);
+    }
+    settle();
+    CHECK(t->page == &page);
+}
+
 int main(void)
 {
     struct cl_clock clock;
@@ -370,6 +408,7 @@ int main(void)
     without_page();
     in_line();
     collects();
+    too_often();
     is_off();
     t->page = NULL;
     cl_trace_delete(trace);
