@@ -84,9 +84,9 @@ bool cl_trace_valid(const void *record)
     case CL_TRACE_CORE:
         return r.core.begin <= r.core.end && r.core.end < CL_TRACE_STAMP_MOST && r.core.n;
     case CL_TRACE_GAP:
-        return r.gap.begin <= r.gap.end && r.gap.end < CL_TRACE_STAMP_MOST &&
-               r.gap.gone <= r.gap.end - r.gap.begin && r.gap.n && r.gap.waited <= r.gap.gone &&
-               r.gap.how >= CL_TRACE_GAP_STAMPS && r.gap.how <= CL_TRACE_GAP_COLLECTS;
+        return r.gap.begin <= r.gap.end && r.gap.end < CL_TRACE_STAMP_MOST && r.gap.gone <= r.gap.end - r.gap.begin &&
+               r.gap.n && r.gap.waited <= r.gap.gone && r.gap.how >= CL_TRACE_GAP_STAMPS &&
+               r.gap.how <= CL_TRACE_GAP_COLLECTS;
     case CL_TRACE_COMMAND:
         return command_valid(&r.command);
     case CL_TRACE_SAMPLE:
