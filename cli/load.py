@@ -29,6 +29,7 @@ IMPORTS = ("..bench.load.command", "..bench.load.reporting")
 
 OUTPUTS = ("json", "hdr", "plot", "html", "record")
 SERVERS, OWN_DESCRIPTORS = 2, 256  # both sides of --vs; a reflector's are closed by then
+DATAGRAM_MOST = 65507  # RFC 768, in a packet of IPv4
 DOUBLINGS = 1024  # of a rate that a search begins with: so far it goes
 
 
@@ -56,6 +57,17 @@ def fraction(text: str) -> float:
     return value
 
 
+def exponent(text: str) -> float:
+    """Of a Zipf distribution."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to below 100")
+    return value
+
+
 def header(text: str) -> str:
     """A header line of HTTP."""
     if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[ \t]*[^\r\n]*", text):
@@ -70,8 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--rate", type=rate, default=(1000.0, 1000.0), metavar="R", help="requests/s, 10k, or 10k..2M")
     what.add_argument("--seconds", type=values.seconds, default=10.0, metavar="S", help="of each load (default 10)")
     what.add_argument("--warm", type=values.seconds, default=1.0, metavar="S", help="before it, not measured")
-    what.add_argument("--connections", type=values.positive, default=16, metavar="N", help="(default 16)")
-    what.add_argument("--depth", type=values.positive, default=1, metavar="N", help="requests outstanding on each")
+    connections, depth = values.between(1, 1 << 20), values.between(1, 1 << 16)
+    what.add_argument("--connections", type=connections, default=16, metavar="N", help="(default 16)")
+    what.add_argument("--depth", type=depth, default=1, metavar="N", help="requests outstanding on each")
     what.add_argument("--fresh", action="store_true", help="a new connection for each request")
     what.add_argument("--arrivals", default="poisson", metavar="KIND", help="poisson, uniform, bursty, replay:FILE")
     what.add_argument("--timeout", type=values.seconds, default=0.0, metavar="S", help="give a connection up after it")
@@ -80,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_workload(parser.add_argument_group("what is asked for"))
     _add_search(parser.add_argument_group("more than one load"))
     client = parser.add_argument_group("client")
-    client.add_argument("--threads", type=values.positive, default=1, metavar="N", help="that send (default 1)")
+    client.add_argument("--threads", type=values.between(1, 64), default=1, metavar="N", help="that send (default 1)")
     client.add_argument("--cpus", type=values.distinct_cpus, default=(), metavar="A,B", help="pin them there")
     client.add_argument(
         "--sleep", action="store_true", help="sleep for answers instead of polling: slower, saves a core"
@@ -94,13 +107,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_workload(group: Any) -> None:
     group.add_argument("--workload", default="get", metavar="NAME", help="get, set, ycsb-a to ycsb-f, etc, usr, sys")
-    group.add_argument("--keys", type=values.positive, metavar="N", help="(default 100000)")
-    group.add_argument("--zipf", type=float, metavar="S", help="popularity of keys (default 0.99; 0: uniform)")
+    group.add_argument("--keys", type=values.positive_u32, metavar="N", help="(default 100000)")
+    group.add_argument("--zipf", type=exponent, metavar="S", help="popularity of keys (default 0.99; 0: uniform)")
     group.add_argument("--key-bytes", metavar="N", help="of a key: 17, or 16..40")
     group.add_argument("--value-bytes", metavar="N", help="of a value: 64, 4K, 64..1024, etc")
     group.add_argument("--get", type=fraction, metavar="F", help="GETs and SETs only, so many of them GETs")
     group.add_argument("--no-preload", action="store_true", help="do not store the keys before")
-    group.add_argument("--request-bytes", type=values.positive, default=64, metavar="N", help="udp, tcp: of an echo")
+    of_echo = values.between(32, 64 << 20)
+    group.add_argument("--request-bytes", type=of_echo, default=64, metavar="N", help="udp, tcp: of an echo")
     group.add_argument("--request", metavar="MODULE:FUNCTION", help="udp, tcp: writes a request (numba)")
     group.add_argument("--reply", metavar="MODULE:FUNCTION", help="says whether a reply is whole and right (numba)")
     group.add_argument("--header", type=header, action="append", default=[], metavar="LINE", help="http: one more")
@@ -172,7 +186,8 @@ def _add_search(group: Any) -> None:
     group.add_argument("--slo", metavar="p99=100us", help="the highest rate that keeps it; with --sweep, where it ends")
     group.add_argument("--vs", metavar="URL", help="load another server in turns with it")
     group.add_argument("--rounds", type=values.positive, default=3, metavar="N", help="of turns (default 3)")
-    group.add_argument("--points", type=values.positive, default=10, metavar="N", help="rates of a sweep (default 10)")
+    points = values.between(1, 10000)
+    group.add_argument("--points", type=points, default=10, metavar="N", help="rates of a sweep (default 10)")
     group.add_argument("--tries", type=values.positive, default=24, metavar="N", help="loads of a search (default 24)")
 
 
@@ -229,6 +244,9 @@ def _plan(url: str, options: argparse.Namespace, custom: Functions | None, over:
         drawn = arrivals.parse(options.arrivals)
         if custom and target.scheme not in ("udp", "tcp"):
             raise WrongUsage("--request", f"{target.scheme}:// has requests of its own", "use it with udp:// or tcp://")
+        if target.udp and options.request_bytes > DATAGRAM_MOST:
+            why = f"a datagram of UDP has {DATAGRAM_MOST} bytes at most"
+            raise WrongUsage(f"--request-bytes {options.request_bytes}", why)
     return Plan(
         target=targets.resolved(target),
         workload=workload,

@@ -30,10 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--first", type=values.positive, metavar="INDEX", help="dump: from this record on")
     parser.add_argument("--count", type=values.positive, metavar="N", help="dump: at most so many records")
     text = "create: size of the file (default 64; a device's own)"
-    parser.add_argument("--mib", type=values.positive, metavar="N", help=text)
+    parser.add_argument("--mib", type=values.positive_u32, metavar="N", help=text)
     parser.add_argument("--force", action="store_true", help="create: give up what the block device holds")
     parser.add_argument(
-        "--snapshot-mib", type=values.whole, default=0, metavar="N", help="create: largest snapshot (default none)"
+        "--snapshot-mib", type=values.whole_u32, default=0, metavar="N", help="create: largest snapshot (default none)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON: check one object, dump one a line")
 

@@ -20,9 +20,9 @@ def check_plot(path: Path) -> None:
 
 def check_writable(path: Path) -> None:
     """Refuse before measuring what could not be written after it."""
-    folder = next(p for p in path.absolute().parents if p.exists())
     if path.is_dir():
         raise CorelaneError(f"write {path}", "it is a folder", "give a file's name")
+    folder = next(p for p in path.absolute().parents if p.exists())
     if path.exists():
         if not os.access(path, os.W_OK):
             raise CorelaneError(f"write {path}", "it may not be written", "give another place")

@@ -14,6 +14,7 @@ import stat
 from pathlib import Path
 from typing import NoReturn
 
+from ..runtime import elf
 from ..runtime.errors import CorelaneError
 from ..runtime.paths import default_socket
 from ..runtime.tracing import TRACE_MODES
@@ -186,15 +187,12 @@ def _why_not(path: Path) -> str | None:
         return "it is set-user-ID, and the dynamic linker preloads nothing then; run it as its owner"
     if os.getuid() != 0 and _has_capabilities(path):
         return "its file has capabilities, and the dynamic linker preloads nothing then; run a copy without, or as root"
-    with path.open("rb") as file:
-        if file.read(4) != b"\x7fELF":
-            return None
-        from elftools.elf.elffile import ELFFile
-
-        elf = ELFFile(file)
-        if elf.elfclass != 64:
+    if not elf.is_one(path):
+        return None
+    with elf.parsed(path) as found:
+        if found.elfclass != 64:
             return "it is a 32-bit program; install the 64-bit one"
-        if not any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()):
+        if not any(segment["p_type"] == "PT_INTERP" for segment in found.iter_segments()):
             return "it is statically linked, so that nothing can be put before its calls; use a dynamically linked one"
     return None
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..runtime.elf import dynamic_symbols, find_library, needed_libraries
+from ..runtime.elf import dynamic_symbols, find_library, is_one, needed_libraries, parsed
 
 _REFUSED = {
     "io_uring_queue_init": "have it use epoll",
@@ -63,9 +63,8 @@ _AARCH64 = {
 
 def notes(path: Path) -> list[str]:
     """One line for each thing that is not as on Linux, as far as the files tell."""
-    with path.open("rb") as file:
-        if file.read(4) != b"\x7fELF":
-            return ["it is a script: what runs it counts"]
+    if not is_one(path):
+        return ["it is a script: what runs it counts"]
     found: list[str] = []
     seen = {path.name}
     files: list[tuple[str, Path]] = [("", path)]
@@ -102,10 +101,7 @@ def _of_program(wanted: set[str]) -> Iterator[str]:
 
 def _read(path: Path) -> tuple[set[str], str, list[tuple[str, Path | None]]]:
     """Names that a file imports; system calls on sockets that it makes itself; libraries, and where they are."""
-    from elftools.elf.elffile import ELFFile
-
-    with path.open("rb") as file:
-        elf = ELFFile(file)
+    with parsed(path) as elf:
         _, wanted = dynamic_symbols(elf)
         names, run_paths = needed_libraries(elf)
         numbers = {n for code in _code(elf) for n in _numbers(code, str(elf["e_machine"]))}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..runtime.errors import CorelaneError
 from . import values
+from .outputs import check_writable
 from .usage import WrongUsage, words_are_wrong
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 IMPORTS = ("..apps._native",)
 UNIT = 4096  # of a log's size
 _NOBODY = "look at their addresses, and the way there"
+_ITS_ADDRESS = "give its address, too"
 _PLACES = ("NODE", "LOG'S CLOCK", "ITS OWN", "AHEAD", "LOG", "FULL", "ENTRIES", "DEAD")
 _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "SENDS TO", "STATE")
 
@@ -57,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action, text in texts.items():
         made = actions.add_parser(action, help=text)
         if action in ("add", "remove", "transfer"):
-            made.add_argument("node", type=values.positive, metavar="ID", help="the node")
+            made.add_argument("node", type=values.positive_u32, metavar="ID", help="the node")
         if action == "clock":
             text = "to this time (as in 2026-11-27T21:00:00Z, or seconds since 1970), or to this machine's"
             made.add_argument("--set", nargs="?", const="now", type=_time_ms, metavar="TIME", help=text)
@@ -98,11 +100,11 @@ def _add_snapshot(actions: Any) -> None:
     made = whats.add_parser("save", help="save the state of a running group")
     made.add_argument("file", metavar="FILE", help="the file that is made, or replaced")
     text = "from this node (default: the leader)"
-    made.add_argument("--node", type=values.positive, default=0, metavar="ID", help=text)
+    made.add_argument("--node", type=values.positive_u32, default=0, metavar="ID", help=text)
     _add_group(made)
     made = whats.add_parser("restore", help="make the log of a node of a new group, which begins with what was saved")
     made.add_argument("file", metavar="FILE", help="the saved state, the same for each node")
-    made.add_argument("--id", type=values.positive, required=True, metavar="ID", help="the node")
+    made.add_argument("--id", type=values.positive_u32, required=True, metavar="ID", help="the node")
     made.add_argument("--voters", type=_voters, required=True, metavar="IDS", help="the new group's: 1,2,3")
     made.add_argument("--size", type=values.size, metavar="SIZE", help="of a new file (default 256M)")
     _add_place(made)
@@ -120,7 +122,7 @@ def _time_ms(text: str) -> int:
     except ValueError:
         try:
             seconds = datetime.fromisoformat(text).astimezone(UTC).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError):  # of the first years and the last
             seconds = -1
     if not 0 < seconds < 1 << 32:
         raise argparse.ArgumentTypeError(f"{text!r} is no time: write it as in 2026-11-27T21:00:00Z")
@@ -141,7 +143,7 @@ def run(options: argparse.Namespace) -> int:
     with words_are_wrong():
         peers = parse_peers(options.peers)
     if options.action == "add" and options.node not in peers:
-        raise WrongUsage(f"add node {options.node}", "it is not among the peers", "give its address, too")
+        raise WrongUsage(f"add node {options.node}", "it is not among the peers", _ITS_ADDRESS)
     with Operator(options.peers, timeout_s=options.timeout, group=options.group) as group:
         if options.action == "status":
             seen = group.all()
@@ -254,7 +256,13 @@ def _snapshot(options: argparse.Namespace) -> int:
 
     if options.what == "save":
         from ..apps.raft.service.operate import Operator
+        from ..apps.raft.service.service import parse_peers
 
+        with words_are_wrong():
+            peers = parse_peers(options.peers)
+        if options.node and options.node not in peers:
+            raise WrongUsage(f"save a snapshot of node {options.node}", "it is not among the peers", _ITS_ADDRESS)
+        check_writable(Path(options.file))
         with Operator(options.peers, timeout_s=options.timeout, group=options.group) as group:
             saved = group.save(options.node)
         recover.write_saved(options.file, saved)

@@ -27,11 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--steps",
-        type=values.positive,
+        type=values.positive_u32,
         metavar="N",
         help="with faults and load, of each seed (default 2500, or 5000 where the nodes are real)",
     )
-    parser.add_argument("--threads", type=values.positive, metavar="N", help="seeds at a time (default: one a core)")
+    text = "seeds at a time (default: one a core)"
+    parser.add_argument("--threads", type=values.between(1, 1024), metavar="N", help=text)
     parser.add_argument("--trace", action="store_true", help="with --seed: print the readable trace")
     parser.add_argument("--json", action="store_true", help="print the sums as JSON")
 

@@ -155,8 +155,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("latency", "batch"),
         help="latency goes before batch (default: as it is made)",
     )
-    cores.add_argument("--guaranteed", type=values.whole, default=0, metavar="N", help="cores whenever it wants them")
-    cores.add_argument("--max-cores", type=values.positive, metavar="N", help="most cores (default: one a kthread)")
+    cores.add_argument(
+        "--guaranteed", type=values.whole_u32, default=0, metavar="N", help="cores whenever it wants them"
+    )
+    cores.add_argument("--max-cores", type=values.positive_u32, metavar="N", help="most cores (default: one a kthread)")
     cores.add_argument("--weight", type=values.weight, default=1, metavar="N", help="share among equals (default 1)")
     cores.add_argument(
         "--deadline-us", type=values.whole_u32, default=0, metavar="US", help="what its tail should stay under"

@@ -15,6 +15,7 @@ from typing import Any
 from ..libos._native import ffi, lib
 from ..runtime.errors import CorelaneError
 from ..runtime.memory_files import link_of, open_at, places
+from ..runtime.printable import printable
 from . import values
 
 IMPORTS = ("..libos._native",)
@@ -73,19 +74,15 @@ def _inner_pid(pid: int) -> int:
 
 def _name(pid: int) -> str:
     try:
-        return _text(Path(f"/proc/{pid}/comm").read_bytes())
+        return printable(Path(f"/proc/{pid}/comm").read_bytes().rstrip(b"\n"))
     except OSError:
         return "?"
-
-
-def _text(data: bytes) -> str:
-    return "".join(c if c.isprintable() else "?" for c in data.rstrip(b"\n").decode(errors="replace"))
 
 
 def _values(counts: Any) -> dict[str, Any]:
     calls: dict[str, dict[str, int | None]] = {}
     for i, name in enumerate(counts.names):
-        text = _text(ffi.string(name, len(name)))
+        text = printable(ffi.string(name, len(name)))
         sums = {what: sum(getattr(block[i], what) for block in counts.calls) for what in ("ours", "failed", "passed")}
         if text and any(sums.values()):
             calls[text] = {**sums, "passed": sums["passed"] if counts.traces else None}
@@ -100,7 +97,7 @@ def _values(counts: Any) -> dict[str, Any]:
     wheres = ("home", "away", "away_in_call")
     told = {where: sum(getattr(kthread, where) for kthread in counts.told) for where in wheres}
     told |= {"sent_home": counts.sent_home, "stolen": counts.stolen}
-    refused = {_text(ffi.string(r.sentence, len(r.sentence))): r.times for r in counts.reasons if r.times}
+    refused = {printable(ffi.string(r.sentence, len(r.sentence))): r.times for r in counts.reasons if r.times}
     return {"sockets": sockets, "told": told, "calls": calls, "refused": refused}
 
 

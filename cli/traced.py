@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 HELD_S = 10.0  # that blame is of
 SHARE = 0.002  # of a CPU that blame has, of an application: what costs 20 ms is asked again after 10 s
 HELD = 50_000  # records of an application, at most
+DRIFT_S = 60.0  # by which stamps may be ahead of the clock
 AGAIN_S = 10.0  # after which one that could not be read is tried again
 
 
@@ -107,7 +108,7 @@ class _App:
         segment = self._opened(now)
         if segment is None:
             return None
-        self._parts.append((now, segment.read_raw()))
+        self._parts.append((now, segment.read_raw(HELD)))
         n = sum(raw.records for _, raw in self._parts)
         while len(self._parts) > 1 and (self._parts[0][0] < now - HELD_S or n > HELD):
             n -= self._parts.popleft()[1].records
@@ -142,12 +143,14 @@ def _told(seen: Table, segment: Segment) -> dict[str, Told]:
 
 
 def exemplars(one: Table, segment: Segment) -> list[dict[str, Any]]:
-    """Of a service, the last request of each bucket of Prometheus', as exposition.histogram takes them."""
+    """Of a service, the last request of each bucket of Prometheus', as exposition.histogram takes them. A time that has
+    not been is none: whoever scrapes would refuse the other applications' metrics with it."""
     begins, now_s, wall_s = one.messages["begin"], time.monotonic(), time.time()
     last: dict[int, int] = {}
     for row in begins.argsort(kind="stable").tolist():
         last[bisect.bisect_left(CLASSIC_S, float(one.total[row]) / 1e6)] = row
-    return [_exemplar(one, last[bucket], segment, wall_s - now_s) for bucket in sorted(last)]
+    found = [_exemplar(one, last[bucket], segment, wall_s - now_s) for bucket in sorted(last)]
+    return [exemplar for exemplar in found if 0 <= exemplar["at_s"] <= wall_s + DRIFT_S]
 
 
 def _exemplar(one: Table, row: int, segment: Segment, epoch_s: float) -> dict[str, Any]:

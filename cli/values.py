@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections.abc import Callable
 
 DAY_S = 86400.0
+MOST = 2**63 - 1  # of a number without another bound: what comes after it does not fit into 64 bits
 SOCKET = "the iokernel's socket (default: the user's own, or root's)"
 
 
@@ -60,23 +62,23 @@ def wrapped_command(line: str, columns: int | None, indent: str = "    ") -> lis
 
 def positive(text: str) -> int:
     """A whole number from 1 on."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return value
+    return _whole_from(text, 1)
 
 
 def whole(text: str) -> int:
     """A whole number from 0 on."""
+    return _whole_from(text, 0)
+
+
+def _whole_from(text: str, low: int) -> int:
     try:
         value = int(text)
     except ValueError:
-        value = -1
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+        value = low - 1
+    if value < low:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} on")
+    if value > MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is too large: at most {MOST}")
     return value
 
 
@@ -119,6 +121,11 @@ def _whole_within(text: str, low: int, high: int) -> int:
     return value
 
 
+def between(low: int, high: int) -> Callable[[str], int]:
+    """The type of whole numbers from low to high."""
+    return lambda text: _whole_within(text, low, high)
+
+
 def port(text: str) -> int:
     """A UDP port."""
     return _whole_within(text, 1, 65535)
@@ -142,6 +149,11 @@ def weight(text: str) -> int:
 def whole_u32(text: str) -> int:
     """A whole number that 32 bits hold."""
     return _whole_within(text, 0, (1 << 32) - 1)
+
+
+def positive_u32(text: str) -> int:
+    """The same from 1 on."""
+    return _whole_within(text, 1, (1 << 32) - 1)
 
 
 def interface(text: str) -> str:

@@ -61,13 +61,12 @@ def _own() -> int:
 
 
 def of_process(pid: int) -> list[Code]:
-    """What it has told so far; nothing, if that cannot be read."""
-    found = list[Code]()
+    """What it has told so far, in the first file that it has for it; nothing, if that cannot be read."""
     with suppress(OSError):
         for _, place in places(pid, LINK):
             with open(open_at(place), "rb") as file:
-                found += read(file.read(MOST_BYTES))
-    return found
+                return read(file.read(MOST_BYTES))
+    return []
 
 
 def read(data: bytes) -> list[Code]:

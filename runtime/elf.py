@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import CorelaneError
+from .files import open_regular
 
 _MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 
@@ -20,24 +21,37 @@ def refused(path: Path, reason: str, mend: str) -> CorelaneError:
     return CorelaneError(f"{path} is refused: {reason}; {mend}")
 
 
+def is_one(path: Path) -> bool:
+    """Whether it begins as an ELF file does. Raises OSError."""
+    with open_regular(path) as file:
+        return file.read(4) == b"\x7fELF"
+
+
 @contextlib.contextmanager
 def shared_object(path: Path, content: bytes | None = None) -> Iterator[Any]:
     """The ELFFile of a whole shared object for this machine, open in the block; of the bytes that were read from it, if
-    they are given. CorelaneError says why it is none; so does whatever the block stumbles over in a damaged one."""
+    they are given. CorelaneError as `parsed`, and says why it is none of these."""
+    with parsed(path, content) as elf:
+        _check_kind(path, elf)
+        _check_whole(path, elf)
+        yield elf
+
+
+@contextlib.contextmanager
+def parsed(path: Path, content: bytes | None = None) -> Iterator[Any]:
+    """The ELFFile of any ELF file. CorelaneError says why it is none; so does whatever the block stumbles over in a
+    damaged one."""
     try:
         from elftools.elf.elffile import ELFFile
     except ImportError as e:
         raise CorelaneError(f"reading {path} needs pyelftools: pip install pyelftools") from e
     try:
-        with path.open("rb") if content is None else io.BytesIO(content) as file:
+        with open_regular(path) if content is None else io.BytesIO(content) as file:
             if file.read(4) != b"\x7fELF":
                 raise refused(path, "it is not an ELF file", "compile it with cc -shared -fPIC")
             file.seek(0)
             try:
-                elf = ELFFile(file)
-                _check_kind(path, elf)
-                _check_whole(path, elf)
-                yield elf
+                yield ELFFile(file)
             except CorelaneError:
                 raise
             except Exception as e:  # whatever the parser stumbles over in a damaged file is the file's fault

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, and why one cannot be read."""
+"""Files that are there as a whole or not at all, why one cannot be read, and opening those that others chose."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_whole(path: str | Path, data: bytes) -> None:
@@ -24,26 +25,66 @@ def write_whole(path: str | Path, data: bytes) -> None:
 
 
 def _write_whole(path: str | Path, data: bytes) -> None:
-    target = Path(os.path.realpath(path))
-    with contextlib.suppress(FileNotFoundError):
-        kind = Path(path).stat().st_mode
-        if stat.S_ISBLK(kind):
-            raise OSError(errno.EINVAL, "it is a block device, and whatever it holds would be lost")
-        if not stat.S_ISREG(kind):
-            Path(path).write_bytes(data)
+    with contextlib.closing(Whole(path)) as made:
+        made.file.write(data)
+        made.keep()
+
+
+class Whole:
+    """A file that is written bit by bit: `file`, which is in its place once `keep` was called, or never. Which files
+    are replaced, and which written to, as of write_whole. Raises OSError."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._target, replaces = Path(os.path.realpath(path)), True
+        with contextlib.suppress(FileNotFoundError):
+            kind = Path(path).stat().st_mode
+            if stat.S_ISDIR(kind):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if stat.S_ISBLK(kind):
+                raise OSError(errno.EINVAL, "it is a block device, and whatever it holds would be lost")
+            replaces = stat.S_ISREG(kind)
+        self._fresh = ""  # what it is called until then; "": it is in its place
+        if replaces:
+            fd, self._fresh = tempfile.mkstemp(dir=self._target.parent, prefix=f"{self._target.name}.")
+            self.file = os.fdopen(fd, "wb")
+        else:
+            self.file = Path(path).open("wb")  # noqa: SIM115  until it is kept
+
+    def keep(self, mode: int | None = None) -> None:
+        """All of it was written. Once. mode: permission bits of a file; None: as before, or as a new one gets."""
+        self.file.flush()
+        if not self._fresh:
+            self.file.close()
             return
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f"{target.name}.", delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, _mode(target))
-            os.replace(file.name, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(file.name).unlink()
-            raise
-    sync_folder(target.parent)
+        os.fsync(self.file.fileno())
+        self.file.close()
+        os.chmod(self._fresh, _mode(self._target) if mode is None else mode)
+        os.replace(self._fresh, self._target)
+        self._fresh = ""
+        sync_folder(self._target.parent)
+
+    def close(self) -> None:
+        """What was not kept goes. May be called twice."""
+        with contextlib.suppress(OSError):  # of a full disk, which whoever wrote was told
+            self.file.close()
+        if self._fresh:
+            Path(self._fresh).unlink(missing_ok=True)
+            self._fresh = ""
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """To be read, a file that another program has chosen: of a pipe, opening would take as long as its owner likes.
+
+    Raises OSError, also if it is no regular file.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+        return os.fdopen(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
 
 
 def why_unreadable(error: OSError | UnicodeDecodeError) -> str:

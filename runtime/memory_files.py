@@ -13,6 +13,10 @@ import itertools
 import os
 from collections.abc import Iterator
 
+FIRST = 1024
+"""Descriptors of a process that are looked at where it is not trusted: a few ms. A runtime's files are among its first.
+"""
+
 
 def link_of(name: str) -> str:
     """What /proc shows of a memory file of that name."""

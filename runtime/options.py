@@ -77,6 +77,9 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
+_NO_TOML = (ValueError, RecursionError)  # TOMLDecodeError; a number of thousands of digits; nested thousands deep
+
+
 def load(cls: type[T], path: str | Path) -> T:
     """Read a TOML file into section `cls`; ConfigError if it cannot be read, parsed or used."""
     try:
@@ -91,7 +94,7 @@ def loads(cls: type[T], text: str, source: str = "<text>", overrides: Sequence[s
     """The same from a text. overrides: like "nic.queues=4", as given on a command line; they win over the text."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except _NO_TOML as error:
         raise ConfigError(f"{source}", f"not valid TOML: {error}", "see https://toml.io") from error
     section: T = _Reader(source, text).section(cls, data, ())
     return override(section, overrides)
@@ -107,7 +110,7 @@ def override(section: T, overrides: Sequence[str]) -> T:
             raise ConfigError(f"--set {assignment}", "not of the form key=value", "for example --set nic.queues=4")
         try:
             parsed = tomllib.loads(f"x = {value.strip()}")["x"]
-        except tomllib.TOMLDecodeError:
+        except _NO_TOML:
             parsed = value.strip()
         section = _Reader(f"--set {assignment}", "").changed(section, path, parsed, ())
         paths.append(path)

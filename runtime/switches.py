@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from .closing import Closing
 from .errors import SystemLimit
 from .perf import LOST, TID, TIME, Ring, open_event
+from .printable import printable
 
 _DUMMY = 9  # PERF_COUNT_SW_DUMMY
 _SAMPLE_ID_ALL, _CONTEXT_SWITCH = 1 << 18, 1 << 26
@@ -100,7 +101,7 @@ def name_of(tid: int) -> str:
     """A thread's command, with its process; of one that has ended, its number."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open(f"/proc/{tid}/comm", "rb") as file:
-            comm = file.read().strip().decode(errors="replace")
+            comm = printable(file.read().strip())
         with open(f"/proc/{tid}/status", "rb") as file:
             group = next(int(line.split()[1]) for line in file if line.startswith(b"Tgid:"))
         return f"{comm} (process {group})"

@@ -38,7 +38,8 @@ int cl_trace_check(const void *base, uint64_t bytes, char err[256])
     }
     int64_t need = cl_trace_bytes(h.n_rings, h.ring_records);
     if (need < 0 || (uint64_t)need > bytes || h.total_bytes != (uint64_t)need || h.hz < 1000000 ||
-        h.hz > 32000000000ull) {
+        h.hz > 32000000000ull || h.base_tsc >= CL_TRACE_STAMP_MOST || h.base_ns < 0 ||
+        h.base_ns >= CL_TRACE_STAMP_MOST) {
         snprintf(err, 256, "its header cannot be: %u rings of %u records in %llu bytes", h.n_rings, h.ring_records,
                  (unsigned long long)bytes);
         return -EPROTO;
@@ -48,16 +49,16 @@ int cl_trace_check(const void *base, uint64_t bytes, char err[256])
 
 static bool message_valid(const struct cl_trace_message *m)
 {
-    return m->service < CL_TRACE_SERVICES && m->id && m->pickup <= m->start && m->start <= m->end &&
-           m->end <= m->sent && m->blocked <= m->end - m->start && m->ready <= m->end - m->start - m->blocked &&
-           m->shared;
+    return m->service < CL_TRACE_SERVICES && m->id && m->begin < CL_TRACE_STAMP_MOST && m->pickup <= m->start &&
+           m->start <= m->end && m->end <= m->sent && m->blocked <= m->end - m->start &&
+           m->ready <= m->end - m->start - m->blocked && m->shared;
 }
 
 /* What was not reached is UINT32_MAX, which is behind all. */
 static bool command_valid(const struct cl_trace_command *c)
 {
-    return c->id && c->gone <= c->sent && c->gone <= c->flush && c->flush <= c->written && c->written <= c->durable &&
-           c->gone <= c->others && c->gone <= c->agreed &&
+    return c->id && c->begin < CL_TRACE_STAMP_MOST && c->gone <= c->sent && c->gone <= c->flush &&
+           c->flush <= c->written && c->written <= c->durable && c->gone <= c->others && c->gone <= c->agreed &&
            !(c->flags & ~(CL_TRACE_COMMAND_READ | CL_TRACE_COMMAND_FORWARDED));
 }
 
@@ -78,17 +79,19 @@ bool cl_trace_valid(const void *record)
     case CL_TRACE_MESSAGE:
         return message_valid(&r.message);
     case CL_TRACE_WAIT:
-        return r.wait.what < CL_TRACE_WAITS && r.wait.n && r.wait.first <= r.wait.blocked &&
-               r.wait.second <= r.wait.blocked - r.wait.first;
+        return r.wait.what < CL_TRACE_WAITS && r.wait.n && r.wait.begin < CL_TRACE_STAMP_MOST &&
+               r.wait.first <= r.wait.blocked && r.wait.second <= r.wait.blocked - r.wait.first;
     case CL_TRACE_CORE:
-        return r.core.begin <= r.core.end && r.core.n;
+        return r.core.begin <= r.core.end && r.core.end < CL_TRACE_STAMP_MOST && r.core.n;
     case CL_TRACE_GAP:
-        return r.gap.begin <= r.gap.end && r.gap.gone <= r.gap.end - r.gap.begin && r.gap.n &&
-               r.gap.waited <= r.gap.gone && r.gap.how >= CL_TRACE_GAP_STAMPS && r.gap.how <= CL_TRACE_GAP_COLLECTS;
+        return r.gap.begin <= r.gap.end && r.gap.end < CL_TRACE_STAMP_MOST && r.gap.gone <= r.gap.end - r.gap.begin &&
+               r.gap.n && r.gap.waited <= r.gap.gone && r.gap.how >= CL_TRACE_GAP_STAMPS &&
+               r.gap.how <= CL_TRACE_GAP_COLLECTS;
     case CL_TRACE_COMMAND:
         return command_valid(&r.command);
     case CL_TRACE_SAMPLE:
-        return r.sample.n >= 1 && r.sample.n <= CL_TRACE_CHAIN && r.sample.stands;
+        return r.sample.n >= 1 && r.sample.n <= CL_TRACE_CHAIN && r.sample.stands &&
+               r.sample.begin < CL_TRACE_STAMP_MOST;
     default:
         return false;
     }

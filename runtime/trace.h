@@ -54,6 +54,7 @@
 #define CL_TRACE_AHEAD 64 /* records that a writer may have put and not published */
 #define CL_TRACE_MIN_RECORDS 256
 #define CL_TRACE_MAX_RECORDS 1048576
+#define CL_TRACE_STAMP_MOST 0x4000000000000000 /* stamps are below it: some 30 years of any machine's counter */
 
 /* cl_trace_control.mode */
 #define CL_TRACE_OFF 0
@@ -327,7 +328,8 @@ CL_API int cl_trace_ask_samples(int32_t pid, int32_t signal, uint32_t hz, uint32
 CL_API int64_t cl_trace_bytes(uint32_t n_rings, uint32_t ring_records);
 /* Whether a mapping of so many bytes is a segment whose parts lie in it. 0, or -EPROTO with one line in err. */
 CL_API int cl_trace_check(const void *base, uint64_t bytes, char err[256]);
-/* Whether 64 bytes are a record: its kind is known, its service may exist, its boundaries rise. */
+/* Whether 64 bytes are a record: its kind is known, its service may exist, its boundaries rise, below
+ * CL_TRACE_STAMP_MOST. */
 CL_API bool cl_trace_valid(const void *record);
 /* Copy records of a ring of a segment of so many bytes that was checked, from number *next on, into out, which has room
  * for n, 0 or CL_TRACE_GROUP_MOST and more; of a group come its messages. *next is what comes after them, *lost is

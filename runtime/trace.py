@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ._native import ffi, lib
 from .errors import CorelaneError, check
 from .layout import dtype
-from .memory_files import link_of, open_at, places
+from .memory_files import FIRST, link_of, open_at, places
+from .printable import printable
 
 if TYPE_CHECKING:
     import numpy
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 LINK = link_of("corelane-trace")
 """What /proc shows of a process' segments: CL_TRACE_NAME."""
 _AT_ONCE = 4096  # records that are copied by one call
+_COUNTS = 2**64  # of which numbers wrap, as in C
 
 MODES = {lib.CL_TRACE_OFF: "off", lib.CL_TRACE_SAMPLED: "sampled", lib.CL_TRACE_FULL: "full"}
 KINDS = {
@@ -156,7 +158,7 @@ class Segment:
         ffi.memmove(header, self._memory.base, ffi.sizeof("struct cl_trace_header"))
         self.pid, self.rings, self.hz = int(header.pid), int(header.n_rings), int(header.hz)
         self.base_tsc, self.base_ns = int(header.base_tsc), int(header.base_ns)
-        self.name = os.fsdecode(bytes(ffi.buffer(header.name)).split(b"\0", 1)[0])
+        self.name = printable(bytes(ffi.buffer(header.name)).split(b"\0", 1)[0])
         self._next = ffi.new("uint64_t[]", self.rings)
         self._lost, self._garbage = ffi.new("uint64_t[]", self.rings), ffi.new("uint64_t[]", self.rings)
 
@@ -165,14 +167,22 @@ class Segment:
         """One for each runtime of a process that traces.
 
         Raises CorelaneError: there is no such process, or it is another user's."""
+        return cls._of_process(pid)
+
+    @classmethod
+    def _of_process(cls, pid: int, most: int | None = None) -> list[Self]:
+        """The same, so many at most. All but the first descriptors are left alone: who is looked at may have as many as
+        it likes."""
         what = f"read the traces of process {pid}"
         found: list[Self] = []
         try:
             seen = set[int]()
-            for _, place in places(pid, LINK):
+            for _, place in places(pid, LINK, FIRST):
                 if (inode := os.fstat(place).st_ino) not in seen:
                     seen.add(inode)
                     found.append(cls(open_at(place), what))
+                if len(found) == most:
+                    break
         except (FileNotFoundError, ProcessLookupError) as error:
             close_all(found)
             raise CorelaneError(what, "there is no such process", "corelane ps lists them", errno.ESRCH) from error
@@ -188,11 +198,10 @@ class Segment:
     @classmethod
     def of_process(cls, pid: int) -> Self:
         """The first of its runtimes'. Raises CorelaneError: as `all_of_process`; or none of it traces."""
-        found = cls.all_of_process(pid)
+        found = cls._of_process(pid, 1)
         if not found:
             hint = "start it with tracing on, as it is by default: corelane run --trace sampled"
             raise CorelaneError(f"read the trace of process {pid}", "no runtime of it traces", hint, errno.ENOENT)
-        close_all(found[1:])
         return found[0]
 
     def __enter__(self) -> Self:
@@ -259,22 +268,35 @@ class Segment:
             self._next[ring] = 2**64 - 1
             self._read_ring(ring, ffi.NULL, 0)
 
-    def read(self) -> Records:
-        """What has come since the last call."""
-        return records_of(*self.read_raw())
+    def read(self, most: int | None = None) -> Records:
+        """What has come since the last call. most: records of all rings together, the newest of each; None: all that
+        they hold, which can be gigabytes of one who means ill."""
+        return records_of(*self.read_raw(most))
 
-    def read_raw(self) -> Raw:
+    def read_raw(self, most: int | None = None) -> Raw:
         """The same, for who looks at it later, or not at all."""
         lost, garbage = sum(self._lost), sum(self._garbage)
+        times = 3 * lib.CL_TRACE_MAX_RECORDS // _AT_ONCE  # a writer that is faster ends it, too
+        if most is not None:
+            self._pass_over(most // self.rings)
+            times = 1 + most // self.rings // _AT_ONCE
         room, parts = ffi.new("uint8_t[]", _AT_ONCE * lib.CL_TRACE_RECORD), []
         for ring in range(self.rings):
-            for _ in range(3 * lib.CL_TRACE_MAX_RECORDS // _AT_ONCE):  # a writer that is faster ends it, too
+            for _ in range(times):
                 before = int(self._next[ring])
                 n = self._read_ring(ring, room, _AT_ONCE)
                 parts.append(bytes(ffi.buffer(room, n * lib.CL_TRACE_RECORD)))
                 if int(self._next[ring]) == before:
                     break
         return Raw(b"".join(parts), sum(self._lost) - lost, sum(self._garbage) - garbage)
+
+    def _pass_over(self, most: int) -> None:
+        """What lies before the newest records of each ring is lost."""
+        for ring, of in enumerate(self.counts()):
+            first = max(of.written - most, 0)
+            if (passed := first - int(self._next[ring])) > 0:
+                self._lost[ring] = (of.missed + passed) % _COUNTS
+                self._next[ring] = first
 
     def counts(self) -> list[RingCounts]:
         """Of each ring: what its kthread has written, ever, and what of that it has overwritten; what this reader has

@@ -231,15 +231,15 @@ static void split(struct kv_command *c)
 /* Fewest words of a command that stores, in any version of the protocol: its name, a key that a line end may cut. */
 #define STORING_WORDS 2
 
-/* Whether data may follow an unknown command: "sett a 0 0 9", "mt a 9". A byte that is none of a text may stand where
- * its sender means a space. */
+/* Whether data may follow an unknown command: "sett a 0 0 9", "mt a 9". A byte that is no character of ASCII that is
+ * printed may stand where its sender means a space: a tab, or a space of another alphabet. */
 static bool may_store(const struct kv_command *c)
 {
     const uint8_t *end = c->data - 1; /* the line's, which may be cut */
     while (end > c->line && end[-1] == '\r')
         end--;
     for (const uint8_t *p = c->line; p < end; p++)
-        if (*p < ' ')
+        if (*p < ' ' || *p >= 0x7f)
             return true;
     return c->n_tokens >= STORING_WORDS;
 }

@@ -7,11 +7,14 @@ last one is not there were never acknowledged: they are cut off.
 from __future__ import annotations
 
 import contextlib
+import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...libos.storage.log.log import Log
 from ...runtime.errors import CorelaneError
+from ...runtime.files import sync_folder
 from .engine import Engine
 
 PIECE = 1
@@ -41,18 +44,21 @@ def open_log(path: str, mib: int, memory_bytes: int) -> Log:
 
 
 def _make(path: str, size: int) -> None:
-    """It gets its name when it is a log: a crash leaves PATH.new, which the next start makes again."""
-    fresh = Path(f"{path}.new")
-    with contextlib.suppress(FileNotFoundError):
-        fresh.unlink()
+    """It gets its name when it is a log, and takes the place of none: of two that start at once the second has the
+    first one's. Until then it is PATH.NUMBER.new, which only a process that was killed leaves behind."""
+    fresh = f"{path}.{secrets.token_hex(4)}.new"
     try:
         Log.create(fresh, size)
-        fresh.rename(path)
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, path)
+        sync_folder(Path(path).absolute().parent)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise CorelaneError(
             f"make the log {path}", error.strerror or str(error), "a log needs a disk with room"
         ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            Path(fresh).unlink()
 
 
 def recover(engine: Engine, log: Log) -> Recovered:

@@ -12,6 +12,7 @@ from ...runtime.files import write_whole
 from .goals import GOALS
 
 MEMBERS = ("bench", "version", "machine", "settings", "canary", "arms", "figures")
+_KINDS = {"machine": dict, "settings": dict, "canary": dict, "arms": list, "figures": dict}
 FIGURE_MEMBERS = ("value", "goal", "sense", "met", "runs")
 
 
@@ -65,6 +66,7 @@ def problems(document: Any) -> list[str]:
         return ["not a JSON object"]
     out = [f"member {m!r} is missing" for m in MEMBERS if m not in document]
     out += [f"unknown member {m!r}" for m in document if m not in MEMBERS]
+    out += [f"member {m!r} is none of its kind" for m, kind in _KINDS.items() if not isinstance(document.get(m), kind)]
     if out:
         return out
     for arm in document["arms"]:
@@ -114,7 +116,7 @@ def read(path: Path) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(path.read_text())
     except OSError as e:
         raise CorelaneError(f"{path}: {e.strerror}: give a file written by corelane bench NAME --json FILE") from e
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise CorelaneError(f"{path} is not JSON ({e}): give a file written by corelane bench NAME --json FILE") from e
     wrong = problems(document)
     if wrong:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.errors import CorelaneError
-from ...runtime.files import write_whole
+from ...runtime.files import open_regular, write_whole
 from . import table as t
 
 FORMAT = 1
@@ -183,7 +183,7 @@ def read(path: str | Path) -> Load:
     import json
 
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_regular(path) as held, np.load(held, allow_pickle=False) as file:
             about, rows = json.loads(bytes(file["about"])), file["jobs"]
         if about["format"] != FORMAT or rows.dtype != t.LOAD:
             raise ValueError(f"it is of format {about['format']}, and this version reads {FORMAT}")
@@ -191,13 +191,15 @@ def read(path: str | Path) -> Load:
             Kind(**{**k, "stages": tuple(k["stages"]), "phases": tuple(_phase(p) for p in k["phases"])})
             for k in about["kinds"]
         )
+        return Load(kinds, rows, about["said"])
+    except CorelaneError:
+        raise
     except OSError as error:
         raise CorelaneError(f"read the load {path}", error.strerror or str(error), "name a load file") from error
-    except (KeyError, TypeError, ValueError, EOFError) as error:
+    except Exception as error:  # whatever numpy, zipfile and zlib stumble over in a file of somebody's
         raise CorelaneError(
             f"read the load {path}", f"it is no load file: {error}", "see corelane lab record"
         ) from error
-    return Load(kinds, rows, about["said"])
 
 
 def _phase(row: dict[str, Any]) -> Phase:

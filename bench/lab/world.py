@@ -6,6 +6,7 @@ ran.jobs["finish_ns"] - load.jobs["at_ns"]
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ from .policy import Policy, known
 from .watch import N_WATCHED
 
 MOST_CORES, MOST_SEATS = 4096, 1024
+MOST_COST_NS = 1_000_000_000
 CALL_MOST_S = 10.0  # of a policy: longer, and it does not come back
 
 
@@ -63,14 +65,14 @@ class Machine:
                 raise CorelaneError("simulate", f"{value} {name}", f"1 to {most}")
         if not 1 <= self.loops <= min(t.MAX_LOOPS, self.cores):
             raise CorelaneError("simulate", f"{self.loops} loops", f"1 to {min(t.MAX_LOOPS, self.cores)}")
-        if not self.speeds or min(self.speeds) <= 0:
+        if not self.speeds or not all(0 < speed < math.inf for speed in self.speeds):
             raise CorelaneError("simulate", f"speeds {self.speeds}", "numbers above 0")
         if self.pairs and (self.cores % 2 or not 0 < self.pair_speed <= 1):
             raise CorelaneError("simulate", f"{self.cores} cores in pairs at speed {self.pair_speed}", "two and two")
         if self.capacity and (len(self.capacity) != t.N_RESOURCES or min(self.capacity) <= 0):
             raise CorelaneError("simulate", f"capacities {self.capacity}", f"{t.N_RESOURCES} numbers above 0, or none")
-        if min(asdict(self.costs).values()) < 0:
-            raise CorelaneError("simulate", f"{self.costs}", "costs of 0 or more")
+        if not all(0 <= cost <= MOST_COST_NS for cost in asdict(self.costs).values()):
+            raise CorelaneError("simulate", f"{self.costs}", "costs of 0 or more, of a second at most")
 
     @property
     def power(self) -> float:

@@ -56,7 +56,7 @@ def parse(text: str) -> Arrivals:
         return Arrivals(text)
     if text.startswith("replay:"):
         return replay(Path(text.removeprefix("replay:")))
-    found = re.fullmatch(r"bursty(?::(\d+)(?::(0|1|0?\.\d+))?)?", text, re.ASCII)
+    found = re.fullmatch(r"bursty(?::(\d{1,9})(?::(0|1|0?\.\d+))?)?", text, re.ASCII)
     if not found or (found[1] and not 1 <= int(found[1]) <= 1 << 20):
         raise CorelaneError(
             f"{text!r} is no kind of arrivals", "", "choose poisson, uniform, bursty:BURST[:DUTY] or replay:FILE"

@@ -130,7 +130,7 @@ def sizes(text: str, most: int = VALUE_MOST) -> tuple[int, ...]:
     """Lengths from "64", "64..1024" (all alike), "1K", or "etc" (its values). CorelaneError if it is none of these."""
     if text.lower() == "etc":
         return _etc().value_bytes
-    found = re.fullmatch(r"(\d+)([KM]?)(?:\.\.(\d+)([KM]?))?", text, re.IGNORECASE | re.ASCII)
+    found = re.fullmatch(r"(\d{1,12})([KM]?)(?:\.\.(\d{1,12})([KM]?))?", text, re.IGNORECASE | re.ASCII)
     if not found:
         raise CorelaneError(f"{text!r} is no length", "", "write it as 64, 4K, 64..1024 or etc")
     low = _bytes(found[1], found[2])

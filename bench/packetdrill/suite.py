@@ -8,6 +8,7 @@ fails a stack that lives by the machine's clock only if it is off in every attem
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 import traceback
@@ -109,16 +110,14 @@ def _known(source: str, stack: str) -> bool:
 
 def _attempt(path: Path, script: m.Script, make: Make, chosen: Settings) -> tuple[Verdict, bool]:
     """A verdict, and whether another attempt may give another one: a time may be off by chance."""
-    stack = make(chosen)
     try:
-        lacks = runner.needs(script, stack)
-        if lacks:
-            return _unsupported(path, lacks), False
-        result = runner.run(script, stack, chosen)
-    except NotSupported as error:
+        with contextlib.closing(make(chosen)) as stack:
+            lacks = runner.needs(script, stack)
+            if lacks:
+                return _unsupported(path, lacks), False
+            result = runner.run(script, stack, chosen)
+    except NotSupported as error:  # also of a stack that is not to be had with these settings
         return _unsupported(path, [(error.line, error.needs)]), False
-    finally:
-        stack.close()
     failure, log = result.failure, tuple(result.log)
     if failure is None:
         return Verdict(str(path), "passed", log=log), False

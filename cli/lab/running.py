@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import sys
@@ -33,14 +34,14 @@ def numbers(text: str) -> dict[str, float]:
             out[name] = float(value)
         except ValueError:
             equals = ""
-        if not equals or not name.isidentifier():
+        if not equals or not name.isidentifier() or not math.isfinite(out[name]):
             raise argparse.ArgumentTypeError(f"{part!r} is no setting: write it as name=number")
     return out
 
 
 def cores(text: str) -> tuple[int, ...]:
     """Numbers of cores: "64", "4,16,64", or "4..256" for powers of two between."""
-    found = re.fullmatch(r"(\d+)\.\.(\d+)", text)
+    found = re.fullmatch(r"(\d{1,9})\.\.(\d{1,9})", text)
     try:
         if found:
             low, high = int(found[1]), int(found[2])
@@ -69,7 +70,8 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     machine.add_argument("--seats", type=values.positive, default=1, metavar="N", help="jobs that may share a core")
     machine.add_argument("--resources", action="store_true", help="receive, transmit, memory and budget are bounded")
     machine.add_argument("--costs", type=numbers, default={}, metavar="K=V", help="switch_ns, move_ns, loop_ns, etc.")
-    machine.add_argument("--interval-us", type=float, default=0.0, metavar="US", help="between ticks (default: none)")
+    text = "between ticks (default: none)"
+    machine.add_argument("--interval-us", type=values.microseconds, default=0.0, metavar="US", help=text)
     machine.add_argument("--room", type=values.positive, default=4096, metavar="N", help="jobs there at a time (4096)")
     out = parser.add_argument_group("output")
     out.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write JSON to FILE, or to stdout")

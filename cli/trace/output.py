@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ...runtime.errors import CorelaneError
+from ...runtime.files import Whole
 
 FIRST_ROW = 1000
 """Rows are threads of processes. Perfetto takes a thread 0 for the one that has its process' number, so that two rows
@@ -22,11 +20,9 @@ class Output:
     cannot be."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._fresh = path, path.with_name(path.name + ".new")
+        self._path = path
         try:
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            self._file = self._fresh.open("w")
+            self._made = Whole(path)
         except OSError as error:
             raise self._error(error) from error
 
@@ -36,18 +32,15 @@ class Output:
     def write(self, events: Iterable[Mapping[str, Any]]) -> CorelaneError | None:
         """All events. What went wrong, or None."""
         try:
-            self._file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
+            self._made.file.write(b'{"displayTimeUnit": "ns", "traceEvents": [\n')
             for i, event in enumerate(events):
-                self._file.write((",\n" if i else "") + json.dumps(event))
-            self._file.write("\n]}\n")
-            self._file.close()
-            self._fresh.replace(self._path)
+                self._made.file.write(((",\n" if i else "") + json.dumps(event)).encode())
+            self._made.file.write(b"\n]}\n")
+            self._made.keep()
         except OSError as error:
             return self._error(error)
         return None
 
     def close(self) -> None:
         """What was not written whole goes."""
-        with contextlib.suppress(OSError):  # of a full disk, which `write` has told
-            self._file.close()
-        self._fresh.unlink(missing_ok=True)
+        self._made.close()

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...libos.trace.others import Others
-from ...libos.trace.pieces import arrays, joined
+from ...libos.trace.pieces import arrays, joined, number
 from ...libos.trace.stages import table
 from ...runtime import control, perf
 from ...runtime.errors import CorelaneError
@@ -36,7 +36,7 @@ Also = Beside | Profiling | Neighbours | None
 LOOK_S = 0.02  # a ring of 4096 records holds 0.5 ms of the most that one kthread handles, if all is written down
 TELL_S = 1.0
 MODE_S = 10.0
-MOST = 2_000_000  # messages of a recording: some 130 MB
+MOST = 2_000_000  # records of a recording: some 130 MB
 
 
 def run(options: argparse.Namespace) -> int:
@@ -143,7 +143,7 @@ def _pid(options: argparse.Namespace) -> int:
 
 
 def record(segment: Segment, seconds: float, slowest: int = 0, others: Sequence[Also] = ()) -> Records:
-    """All that is written down for so long, until Ctrl-C, or until MOST messages. slowest: lines a second; 0: none.
+    """All that is written down for so long, until Ctrl-C, or until MOST records. slowest: lines a second; 0: none.
     others: are recorded, too."""
     beside = [one for one in others if one is not None]
     segment.skip()
@@ -153,10 +153,10 @@ def record(segment: Segment, seconds: float, slowest: int = 0, others: Sequence[
     try:
         while (left := begun + seconds - time.monotonic()) > 0 and n < MOST:
             time.sleep(min(left, LOOK_S))
-            parts.append(segment.read())
+            parts.append(segment.read(MOST))
             for other in beside:
                 other.read()
-            n += len(parts[-1].messages)
+            n += number(parts[-1])
             if slowest and time.monotonic() - told >= TELL_S:
                 told = time.monotonic()
                 lines = slowest_lines(table(joined(parts[told_parts:]), segment.services(), segment.hz), slowest)
@@ -165,8 +165,9 @@ def record(segment: Segment, seconds: float, slowest: int = 0, others: Sequence[
     except KeyboardInterrupt:
         print("interrupted: what was seen until now", file=sys.stderr)
     if n >= MOST:
-        print(f"ended after {n:,} requests, which is as many as are kept", file=sys.stderr)
-    parts.append(segment.read())
+        print(f"ended after {n:,} records, which is as many as are kept", file=sys.stderr)
+    else:
+        parts.append(segment.read(MOST))
     for other in beside:
         other.end()
     return joined(parts)

@@ -27,14 +27,16 @@ AT_ONCE = 512  # spans of a request to the collector
 
 
 class Clock:
-    """Times since 1970 in ns of stamps: what the machine's clock says now, and no step of it in between."""
+    """Times since 1970 in ns of stamps: what the machine's clock says now, and no step of it in between. Stamps that
+    cannot be have the first or the last time that OTLP can tell (fixed64)."""
 
     def __init__(self, base_tsc: int, base_ns: int, hz: int) -> None:
         self._base_tsc, self._base_ns, self._hz = base_tsc, base_ns, hz
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
 
     def ns(self, tsc: int) -> int:
-        return self._epoch_ns + self._base_ns + (tsc - self._base_tsc) * 10**9 // self._hz
+        ns = self._epoch_ns + self._base_ns + (tsc - self._base_tsc) * 10**9 // self._hz
+        return min(max(ns, 0), 2**64 - 1)
 
 
 def send(url: str, records: Records, names: Sequence[str], pid: int, app: str, clock: Clock) -> int:

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -344,6 +345,20 @@ static int64_t wall_offset(void)
     return wall.tv_sec * 1000000000 + wall.tv_nsec - cl_tsc_to_ns(cl_clock_default(), cl_tsc());
 }
 
+/* What holds frames from now on; -errno with one line in err. */
+static int open_file(const char *path, char *err)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISBLK(st.st_mode)) {
+        snprintf(err, 256, "%s is a block device, and whatever it holds would be lost", path);
+        return -EINVAL;
+    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), rc = -errno;
+    if (fd < 0)
+        snprintf(err, 256, "cannot write %s: %s", path, strerror(-rc));
+    return fd < 0 ? rc : fd;
+}
+
 static int pcap_build(struct pcap_nic *p, const struct cl_pcap_config *c, char *err)
 {
     p->n_tracks = p->nic.n_queues * 2;
@@ -359,12 +374,9 @@ static int pcap_build(struct pcap_nic *p, const struct cl_pcap_config *c, char *
             return -ENOMEM;
         p->tracks[i].ring = ring;
     }
-    p->fd = open(c->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (p->fd < 0) {
-        int rc = -errno;
-        snprintf(err, 256, "cannot write %s: %s", c->path, strerror(-rc));
-        return rc;
-    }
+    p->fd = open_file(c->path, err);
+    if (p->fd < 0)
+        return p->fd;
     struct cl_pcap_file_header h = {CL_PCAP_MAGIC_NS, 2, 4, 0, 0, p->snap_bytes, CL_PCAP_ETHERNET};
     put(p, &h, sizeof h);
     p->parker = (struct cl_parker){.word = &p->word, .event_fd = -1};

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ...runtime.printable import printable
 from ...runtime.topology import format_cpu_list
 
 FOLDERS = ("/run/lock", "/dev/shm", "/tmp")
@@ -167,8 +168,7 @@ def _read(fd: int) -> Claim | None:
         loops, workers = (tuple(int(cpu) for cpu in said[key]) for key in ("loops", "workers"))
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
-    shown = "".join(c if c.isprintable() else "?" for c in socket[:_MOST_SHOWN])
-    return Claim(pid, shown, loops, workers) if pid > 0 else None
+    return Claim(pid, printable(socket[:_MOST_SHOWN]), loops, workers) if pid > 0 else None
 
 
 def _confirmed(claim: Claim, uid: int) -> bool:

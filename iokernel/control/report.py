@@ -74,18 +74,19 @@ def app_counters(io: Any, app: int, name: str) -> dict[str, Any] | None:
 
 def app_services(io: Any, app: int, name: str) -> list[dict[str, Any]]:
     """What an application says of its services: {"name", "requests", "latency": summary} of each that it has named as
-    it may. Of the requests a sample is in the histogram."""
-    out, found = ffi.new("struct cl_io_service *"), []
+    it may, the first of a name alone: two of one name are one metric twice, for which whoever collects them may refuse
+    all. Of the requests a sample is in the histogram."""
+    out, found = ffi.new("struct cl_io_service *"), dict[str, dict[str, Any]]()
     for number in range(int(lib.CL_LATENCY_SERVICES)):
         rc = lib.cl_io_app_service(io, app, number, out)
         if rc == -errno.ENOENT:
             break
         check(rc, f"read the services of {name}")
         service = ffi.string(out.name)
-        if _SERVICE.fullmatch(service):
+        if _SERVICE.fullmatch(service) and (told_as := service.decode()) not in found:
             told = _latency(ffi.unpack(out.counts, lib.CL_LATENCY_BUCKETS)) | {"sum_ns": int(out.sum_ns)}
-            found.append({"name": service.decode(), "requests": int(out.requests), "latency": told})
-    return found
+            found[told_as] = {"name": told_as, "requests": int(out.requests), "latency": told}
+    return list(found.values())
 
 
 def _latency(counts: list[int]) -> dict[str, Any]:

@@ -15,12 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...runtime.errors import CorelaneError, Refused
-from ...runtime.memory_files import open_at, places
+from ...runtime.memory_files import FIRST, open_at, places
 from ...runtime.peers import Peer
 from ...runtime.trace import LINK, Segment
 from .apps import App
-
-_MOST = 1024  # descriptors of a process that are looked at: a few ms; a runtime's segment is among its first
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ def opened(owner: Peer, name: str) -> Opened:
         # A process that nobody may look into, its user neither, belongs to root there (PR_SET_DUMPABLE).
         if os.stat(f"/proc/{owner.pid}").st_uid != owner.uid:
             return Opened(-1, "its process lets nobody look into it")
-        for _, place in places(owner.pid, LINK, _MOST):
+        for _, place in places(owner.pid, LINK, FIRST):
             if (fd := _open(place, name)) >= 0:
                 return Opened(fd)
     except PermissionError:

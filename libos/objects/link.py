@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...runtime.errors import CorelaneError
+from ...runtime.files import Whole
 from ..numba.folder import library_path
 
 _LINKERS = ("ld", "ld.lld", "ld.gold")
@@ -63,14 +64,10 @@ def linked(objects: Sequence[bytes], name: str) -> bytes:
 def link(objects: Sequence[bytes], out: Path) -> int:
     """Make `out`, which is there whole or not at all; its bytes. Raises CorelaneError."""
     made = linked(objects, out.name)
-    fresh = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        fresh.write_bytes(made)
-        fresh.chmod(0o755)
-        fresh.replace(out)
-        return out.stat().st_size
+        with contextlib.closing(Whole(out)) as file:
+            file.file.write(made)
+            file.keep(0o755)
     except OSError as error:
         raise CorelaneError(f"write {out}", error.strerror or str(error)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
+    return len(made)

@@ -191,7 +191,7 @@ def _read(path: Path) -> tuple[Head, Ran | None, bytes]:
         ) from error
     try:
         return _head(json.loads(lines[0])), _ran(json.loads(lines[1])), data
-    except (ValueError, TypeError, KeyError) as error:  # a JSONDecodeError is a ValueError
+    except (ValueError, TypeError, KeyError, RecursionError) as error:  # a JSONDecodeError is a ValueError
         raise CorelaneError(what, f"it is none, or of another version ({error})") from error
 
 

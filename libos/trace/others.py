@@ -105,19 +105,34 @@ def _without_cpu(stood: Stood, hz: int, others: Others) -> list[str]:
 
 
 def _ran(gaps: Array, slices: Sequence[Slice]) -> Counter[str]:
-    """Ticks of each while a kthread stood still."""
+    """Ticks of each while a kthread stood still. Slices of a CPU do not overlap. Gaps may, as their writer likes: what
+    they have in common is told once, and each slice meets few of them."""
     had: Counter[str] = Counter()
-    by_cpu: dict[int, list[Slice]] = {}
+    stood: dict[int, list[tuple[int, int]]] = {}
+    for gap in gaps:
+        stood.setdefault(int(gap["cpu"]) - 1, []).append((int(gap["begin"]), int(gap["end"])))
+    spans, at = {cpu: _united(of) for cpu, of in stood.items()}, dict.fromkeys(stood, 0)
     for one in sorted(slices, key=lambda one: one.begin):
-        by_cpu.setdefault(one.cpu, []).append(one)
-    for gap in sorted(gaps, key=lambda gap: int(gap["begin"])):
-        begin, end = int(gap["begin"]), int(gap["end"])
-        mine = by_cpu.get(int(gap["cpu"]) - 1, [])
-        for one in mine:
-            if one.begin >= end:
+        mine = spans.get(one.cpu, [])
+        first = next((i for i in range(at.get(one.cpu, 0), len(mine)) if mine[i][1] > one.begin), len(mine))
+        at[one.cpu] = first
+        for i in range(first, len(mine)):
+            begin, end = mine[i]
+            if begin >= one.end:
                 break
             had[one.name] += max(min(one.end, end) - max(one.begin, begin), 0)
     return +had
+
+
+def _united(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same moments, in spans that do not overlap, upwards."""
+    out: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if out and begin <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((begin, end))
+    return out
 
 
 def _many(n: int) -> str:

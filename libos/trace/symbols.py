@@ -4,6 +4,8 @@ A compiled handler is a shared object of the cache (libos/handlers/kept.py), who
 function, and which has its lines of Python as DWARF (libos/numba/lines.py). Numba's own names are told as
 module.function. What numba compiles into memory has no file: the process tells of handlers among it (runtime/codes.py);
 the rest is told as such.
+
+Files and names are another program's: what pyelftools stumbles over has no names, and names are one line of text.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.codes import Code
+from ...runtime.files import open_regular
 from ...runtime.perf import Mapped
+from ...runtime.printable import printable
 
 if TYPE_CHECKING:
     import numpy
@@ -45,7 +49,7 @@ class Symbols:
         self._told = sorted(told, key=lambda code: code.begin)
         self._mapped = sorted(mapped, key=lambda m: m.begin)
         self._begins = [m.begin for m in self._mapped]
-        self.name_of = functools.cache(self._name_of)
+        self.name_of = functools.cache(lambda pc: printable(self._name_of(pc)))
 
     def _name_of(self, pc: int) -> str:
         """The function that a program counter is in; else the file, or what is known."""
@@ -94,10 +98,9 @@ class _Functions:
 @functools.lru_cache(maxsize=256)
 def _functions(path: str) -> _Functions:
     """None of a file that cannot be read, or is none."""
-    from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
-    with contextlib.suppress(OSError, ELFError, ValueError, KeyError), open(path, "rb") as file:
+    with contextlib.suppress(Exception), open_regular(path) as file:
         return _read(ELFFile(file))
     return _none()
 
@@ -105,11 +108,9 @@ def _functions(path: str) -> _Functions:
 @functools.lru_cache(maxsize=256)
 def _lines(path: str) -> _Functions:
     """Lines of a file, as "slow.py:77"; none of one that does not say, or cannot be read."""
-    from elftools.common.exceptions import DWARFError, ELFError
     from elftools.elf.elffile import ELFFile
 
-    wrong = (OSError, ELFError, DWARFError, ValueError, KeyError, IndexError)
-    with contextlib.suppress(*wrong), open(path, "rb") as file:
+    with contextlib.suppress(Exception), open_regular(path) as file:
         return _read_lines(ELFFile(file))
     return _none()
 
@@ -117,11 +118,10 @@ def _lines(path: str) -> _Functions:
 @functools.lru_cache(maxsize=256)
 def _of_object(data: bytes, symbol: str) -> tuple[_Functions, _Functions]:
     """Functions and lines of an object file, by where they are in the section of one of its symbols."""
-    from elftools.common.exceptions import DWARFError, ELFError
     from elftools.elf.elffile import ELFFile
 
     functions, lines = _none(), _none()
-    with contextlib.suppress(OSError, ELFError, DWARFError, ValueError, KeyError, IndexError, TypeError):
+    with contextlib.suppress(Exception):
         elf = ELFFile(io.BytesIO(_apart(data, symbol)))
         functions = _read(elf)
         lines = _read_lines(elf)

@@ -119,6 +119,8 @@ def test_a_file_may_lie_in_a_folder_of_others(tmp_path: Path, monkeypatch: pytes
     file.touch()
     monkeypatch.setattr(os, "access", lambda path, mode: path == file)
     check_writable(file)
+    with pytest.raises(CorelaneError, match="it is a folder"):
+        check_writable(Path("/"))
     with pytest.raises(CorelaneError, match="is not a folder that may be written"):
         check_writable(tmp_path / "new")
     monkeypatch.setattr(os, "access", lambda path, mode: path == tmp_path)

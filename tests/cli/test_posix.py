@@ -117,6 +117,32 @@ def test_a_static_program_is_refused(tmp_path: Path) -> None:
         assert "statically linked" in done.stderr + done.stdout
 
 
+@pytest.mark.parametrize("n", [4, 16, 63, 64, 100])
+def test_a_program_that_is_cut_short_is_refused(n: int, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(Path(shutil.which("true") or "").read_bytes()[:n])
+    program.chmod(0o755)
+    for words in ((), ("--check",)):
+        done = ask("run", "--posix", *EMBEDDED, *words, str(program))
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert "cut short or damaged" in done.stderr
+
+
+def test_a_library_that_is_damaged_is_named(tmp_path: Path) -> None:
+    program, library = tmp_path / "program", tmp_path / "libother.so"
+    (tmp_path / "program.c").write_text("int other(void);\nint main(void) { return other(); }\n")
+    (tmp_path / "other.c").write_text("int other(void) { return 0; }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", str(tmp_path / "other.c"), "-o", str(library)], check=True)
+    link = [str(tmp_path / "program.c"), str(library), f"-Wl,-rpath,{tmp_path}"]
+    subprocess.run(["gcc", *link, "-o", str(program)], check=True)
+    library.write_bytes(library.read_bytes()[:300])
+    done = ask("run", "--posix", "--check", str(program))
+    assert done.returncode == 1
+    assert f"{library} is refused" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_check_names_what_is_refused(tmp_path: Path) -> None:
     source, program = tmp_path / "calls.c", tmp_path / "calls"
     source.write_text("#define _GNU_SOURCE\n#include <unistd.h>\nint main(void) { return (int)syscall(0) + fork(); }\n")

@@ -42,7 +42,7 @@ class Rings:
     def services(self) -> list[str]:
         return NAMES
 
-    def read_raw(self) -> Raw:
+    def read_raw(self, most: int | None = None) -> Raw:
         return Raw(raw(self.parts.pop(0) if self.parts else Made(0, 1).records()), 0, 0)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corelane.runtime.files import why_unreadable, write_whole
+from corelane.runtime.files import Whole, open_regular, why_unreadable, write_whole
 
 
 def test_a_file_is_made_or_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,6 +47,32 @@ def test_what_is_no_file_stays_what_it_is(tmp_path: Path) -> None:
     assert stat.S_ISCHR(os.lstat("/dev/null").st_mode)
     with pytest.raises(IsADirectoryError):
         write_whole(tmp_path, b"data")
+
+
+def test_what_is_not_kept_was_never_there(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    for mode in (None, 0o755):
+        made, other = Whole(path), Whole(path)  # two at once
+        made.file.write(b"made")
+        other.file.write(b"other")
+        assert path.read_bytes() == (b"before" if mode is None else b"made")
+        made.keep(mode)
+        made.close()
+        other.close()
+        other.close()
+        assert (path.read_bytes(), os.listdir(tmp_path)) == (b"made", ["file"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+def test_a_pipe_that_another_program_names_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(OSError, match="it is no regular file"):
+            open_regular(path)
+    (tmp_path / "file").write_bytes(b"data")
+    with open_regular(tmp_path / "file") as file:
+        assert file.read() == b"data"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a block device's node: run as root")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -258,3 +259,12 @@ def test_a_group_made_in_python_refuses_the_rest(given: dict[str, Any], says: st
     with pytest.raises(ConfigError) as refused:
         Made(**given)
     assert str(refused.value) == says
+
+
+@pytest.mark.parametrize("value", ["[" * 100_000, "9" * 5000, "1e" + "9" * 5000], ids=["deep", "digits", "exponent"])
+def test_what_no_parser_takes_is_told(value: str, tmp_path: Path) -> None:
+    (tmp_path / "f.toml").write_text(f"size = {value}\n")
+    with pytest.raises(ConfigError):
+        options.load(Inner, tmp_path / "f.toml")
+    with pytest.raises(ConfigError):
+        options.override(Inner(), [f"size={value}"])

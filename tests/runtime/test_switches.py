@@ -66,3 +66,17 @@ def test_what_threads_have_used_rises_where_they_run() -> None:
     assert after[me].cpu in os.sched_getaffinity(0)
     assert switches.name_of(me).endswith(f"(process {os.getpid()})")
     assert switches.name_of(2**22 + 1) == f"thread {2**22 + 1}"
+
+
+def test_a_name_is_a_line_of_text() -> None:
+    told = []
+
+    def run() -> None:
+        with open(f"/proc/self/task/{threading.get_native_id()}/comm", "wb") as file:
+            file.write(b"\x1b[2J\xff\n.")
+        told.append(switches.name_of(threading.get_native_id()))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert told == [f"?[2J\ufffd?. (process {os.getpid()})"]

@@ -17,6 +17,7 @@ from corelane.runtime.trace import Segment, records_of
 
 Program = Callable[..., Callable[..., str]]
 RECORDS = 256
+LATE = int(lib.CL_TRACE_STAMP_MOST)
 
 
 @pytest.mark.parametrize("size", [256, 4096])
@@ -112,6 +113,8 @@ def test_records_come_once_by_ring_and_what_was_overwritten_is_told(written: Wri
         {"ready": 2},
         {"blocked": 1, "ready": 1},
         {"shared": 0},
+        {"begin": lib.CL_TRACE_STAMP_MOST},
+        {"begin": 2**64 - 1},
     ],
 )
 def test_what_is_no_record_is_counted_and_left_out(written: Written, wrong: dict[str, int]) -> None:
@@ -290,19 +293,37 @@ def record(struct: str, kind: int, **fields: int) -> bytes:
             "cl_trace_gap",
             lib.CL_TRACE_GAP,
             {"n": 1, "how": lib.CL_TRACE_GAP_COUNTERS, "begin": 10, "end": 30, "gone": 20},
-            ({"how": 0}, {"how": 9}, {"end": 9}, {"gone": 21}, {"waited": 21}, {"n": 0}, {"kthread": 64}),
+            (
+                *({"how": 0}, {"how": 9}, {"end": 9}, {"gone": 21}, {"waited": 21}, {"n": 0}, {"kthread": 64}),
+                {"end": LATE},
+            ),
         ),
         (
             "cl_trace_wait",
             lib.CL_TRACE_WAIT,
             {"n": 1, "what": lib.CL_TRACE_WAITS_LOG, "blocked": 30, "first": 10, "second": 20},
-            ({"what": lib.CL_TRACE_WAITS}, {"n": 0}, {"first": 31}, {"second": 21}, {"blocked": 29}),
+            ({"what": lib.CL_TRACE_WAITS}, {"n": 0}, {"first": 31}, {"second": 21}, {"blocked": 29}, {"begin": LATE}),
         ),
         (
             "cl_trace_command",
             lib.CL_TRACE_COMMAND,
             {"id": 1, "gone": 5, "sent": 6, "flush": 6, "written": 8, "durable": 9, "others": 7, "agreed": 9},
-            ({"id": 0}, {"gone": 7}, {"written": 5}, {"durable": 7}, {"agreed": 4}, {"flags": 4}, {"kthread": 64}),
+            (
+                *({"id": 0}, {"gone": 7}, {"written": 5}, {"durable": 7}, {"agreed": 4}, {"flags": 4}, {"kthread": 64}),
+                {"begin": LATE},
+            ),
+        ),
+        (
+            "cl_trace_core",
+            lib.CL_TRACE_CORE,
+            {"n": 1, "begin": 10, "end": 30},
+            ({"n": 0}, {"end": 9}, {"end": LATE}),
+        ),
+        (
+            "cl_trace_sample",
+            lib.CL_TRACE_SAMPLE,
+            {"n": 1, "stands": 1},
+            ({"n": 0}, {"n": lib.CL_TRACE_CHAIN + 1}, {"stands": 0}, {"begin": LATE}),
         ),
     ],
 )
@@ -315,7 +336,8 @@ def test_other_records_that_cannot_be_are_left_out(
     written.head(0, 1 + len(wrong))
     with written.open() as segment:
         seen = segment.read()
-    assert len(seen.gaps) + len(seen.waits) + len(seen.commands) == 1
+    kinds = (seen.gaps, seen.waits, seen.commands, seen.cores, seen.samples)
+    assert sum(map(len, kinds)) == 1
     assert seen.garbage == len(wrong)
 
 
@@ -351,6 +373,9 @@ def test_any_bytes_are_a_record_or_none(raw: bytes, kind: int) -> None:
         ("ring_records", 300, "its header cannot be"),
         ("total_bytes", 1, "its header cannot be"),
         ("hz", 0, "its header cannot be"),
+        ("base_tsc", LATE, "its header cannot be"),
+        ("base_ns", -1, "its header cannot be"),
+        ("base_ns", LATE, "its header cannot be"),
     ],
 )
 def test_a_header_that_cannot_be_is_refused(written: Written, field: str, value: int, said: str) -> None:
@@ -367,6 +392,38 @@ def test_a_header_that_changes_later_leads_nowhere(written: Written) -> None:
         written.header.n_rings = lib.CL_TRACE_MAX_RINGS
         written.header.total_bytes = 2**62
         assert len(segment.read().messages) == 0
+
+
+def test_a_name_is_a_line_of_text(written: Written) -> None:
+    written.header.name = "\x1b[2Jk\u00e9\r\n".encode() + b"\xff"
+    with written.open() as segment:
+        assert segment.name == "?[2Jk\u00e9??\ufffd"
+
+
+def test_whoever_reads_says_how_much_and_gets_the_newest(written: Written) -> None:
+    for number in range(100):
+        written.put(0, number, message(number))
+        written.put(1, number, message(1000 + number))
+    written.head(0, 100)
+    written.head(1, 10)
+    with written.open() as segment:
+        seen = segment.read(60)
+        assert list(seen.messages["id"]) == [*range(71, 101), *range(1001, 1011)]
+        assert seen.lost == 70
+        assert segment.counts()[0].missed == 70
+        assert len(segment.read(60).messages) == 0
+        written.head(0, 2**64 - 1)  # it lies
+        assert len(segment.read(60).messages) <= 60
+        assert len(segment.read(60).messages) == 0
+
+
+def test_a_process_is_looked_at_as_far_as_its_first_descriptors(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Segment.of_process(os.getpid()).close()
+    monkeypatch.setattr("corelane.runtime.trace.FIRST", 3)
+    with pytest.raises(CorelaneError, match="no runtime of it traces"):
+        Segment.of_process(os.getpid())
 
 
 def test_a_file_that_may_shrink_is_refused() -> None:

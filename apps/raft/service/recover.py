@@ -27,7 +27,8 @@ from ..._native import ffi, lib
 from ..core.core import Members, members_struct
 from .logs import make_log_file
 
-_MAGIC = b"CLRSNAP1"  # of a file: magic, u32 bytes of the header, the header in JSON, the snapshot
+_MAGIC = b"CLRSNAP2"  # of a file: magic, u32 bytes of the header, the header in JSON, the snapshot
+_MAGIC_BEFORE = b"CLRSNAP1"  # the same, with a digest of the snapshot alone
 _META = struct.Struct("<IIQQIIQQII")  # disk.h: magic, version, cluster, term, vote, id, settings of the machine, ...
 _META_MAGIC = 0x4D524C43
 _FIRST = struct.Struct("<QI16I")  # first.c
@@ -78,12 +79,17 @@ def write_saved(path: str, saved: Saved) -> None:
     """Make a file of it, which is there as a whole or not at all. Raises CorelaneError."""
     about: dict[str, Any] = {"index": saved.index, "term": saved.term, "at_s": saved.at_s or int(time.time())}
     about |= {"members": list(saved.members), "settings": asdict(saved.settings), "bytes": len(saved.data)}
-    about["sha256"] = hashlib.sha256(saved.data).hexdigest()
-    head = json.dumps(about).encode()
+    head = _head(about, saved.data)
     try:
         write_whole(path, _MAGIC + struct.pack("<I", len(head)) + head + saved.data)
     except OSError as error:
         raise CorelaneError(f"save to {path}", error.strerror or str(error), errno=error.errno or 0) from error
+
+
+def _head(about: dict[str, Any], data: bytes) -> bytes:
+    """A header with what it says, and a digest of that and of the snapshot."""
+    digest = hashlib.sha256(json.dumps(about).encode() + data).hexdigest()
+    return json.dumps({**about, "sha256": digest}).encode()
 
 
 def read_saved(path: str) -> Saved:
@@ -94,19 +100,28 @@ def read_saved(path: str) -> Saved:
     except OSError as error:
         raise CorelaneError(what, error.strerror or str(error), errno=error.errno or 0) from error
     begin = len(_MAGIC) + 4
-    if not whole.startswith(_MAGIC) or len(whole) < begin:
+    if not whole.startswith((_MAGIC, _MAGIC_BEFORE)) or len(whole) < begin:
         raise CorelaneError(what, "it is none", "give a file that `corelane raft snapshot save` made")
     (size,) = struct.unpack_from("<I", whole, len(_MAGIC))
+    head, data = whole[begin : begin + size], whole[begin + size :]
     try:
-        about = json.loads(whole[begin : begin + size])
-        data = whole[begin + size :]
-        good = len(data) == about["bytes"] and hashlib.sha256(data).hexdigest() == about["sha256"]
-        settings = Settings(**about["settings"])
-        saved = Saved(about["index"], about["term"], settings, data, about["at_s"], tuple(about["members"]))
-    except (ValueError, KeyError, TypeError):
-        good = False
-    if not good:
-        raise CorelaneError(what, "it was cut short or changed since it was saved", "take another copy")
+        return _saved(head, data, _head if whole.startswith(_MAGIC) else None)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        why = "it was cut short or changed since it was saved"
+        raise CorelaneError(what, why, "take another copy") from error
+
+
+def _saved(head: bytes, data: bytes, made: Callable[[dict[str, Any], bytes], bytes] | None) -> Saved:
+    """Of a header and a snapshot. made: how such a header is made; None: as before. Raises ValueError, KeyError,
+    TypeError: they are not as they were."""
+    about = json.loads(head)
+    digest = about.pop("sha256")
+    whole = made(about, data) == head if made else hashlib.sha256(data).hexdigest() == digest
+    settings = Settings(**about["settings"])
+    saved = Saved(about["index"], about["term"], settings, data, about["at_s"], tuple(about["members"]))
+    numbers = (saved.index, saved.term, saved.at_s, *saved.members, *asdict(settings).values())
+    if not whole or len(data) != about["bytes"] or not all(type(n) is int and 0 <= n < 1 << 64 for n in numbers):
+        raise ValueError
     return saved
 
 
@@ -134,24 +149,30 @@ def _encoded(voters: Collection[int]) -> bytes:
 
 def _with_members(data: bytes, voters: Collection[int]) -> bytes:
     """A snapshot with these voters in the place of its own."""
-    magic, version, clock, members, flags, sessions = _HEADER.unpack_from(data)
-    if magic != _SNAPSHOT_MAGIC:
-        raise CorelaneError("use the snapshot", "it is not one of a Raft node", "take another copy")
+    magic, version, clock, members, flags, sessions = _header_of(data)
     new = _encoded(voters)
     head = _HEADER.pack(magic, version, clock, len(new), flags, sessions)
     return head + new + data[_HEADER.size + members :]
 
 
+def _header_of(data: bytes) -> tuple[int, ...]:
+    """That of a snapshot. Raises CorelaneError: it is none."""
+    if len(data) < _HEADER.size or _HEADER.unpack_from(data)[0] != _SNAPSHOT_MAGIC:
+        raise CorelaneError("use the snapshot", "it is not one of a Raft node", "take another copy")
+    return _HEADER.unpack_from(data)
+
+
 def state_of(data: bytes) -> bytes:
-    """What the state machine saved, of a snapshot."""
-    _, _, _, members, _, sessions = _HEADER.unpack_from(data)
+    """What the state machine saved, of a snapshot. Raises CorelaneError: it is none."""
+    _, _, _, members, _, sessions = _header_of(data)
     return data[_HEADER.size + members + sessions :]
 
 
 def check_voters(id: int, voters: Collection[int]) -> str:
     """What is to be done, in words. Raises CorelaneError for voters that are none, or not this node's."""
     what = f"restore node {id}"
-    if not 1 <= len(set(voters)) == len(voters) <= lib.CL_RAFT_MAX_NODES or min(voters) < 1:
+    distinct = 1 <= len(set(voters)) == len(voters) <= lib.CL_RAFT_MAX_NODES
+    if not distinct or not 1 <= min(voters) <= max(voters) < 1 << 32:
         raise CorelaneError(what, "the voters are not distinct ids from 1 on, 16 at most", "give them as in 1,2,3")
     if id not in voters:
         hint = "restore the voters, and add it with `corelane raft add`"

@@ -78,6 +78,9 @@ DROPPED = [
     (b"ms a 0 0 noreply", b"CLIENT_ERROR invalid flag\r\n"),
     (b"sett a\0b 0 0 9", ERROR),  # what follows a zero byte in a line is not looked at
     (b"set\ta\t0\t0\t9", ERROR),
+    ("set\u00a0a\u00a00\u00a00\u00a09".encode(), ERROR),  # spaces that do not break a line
+    (b"set\xa0a\xa00\xa00\xa09", ERROR),
+    (b"ms\x7fa\x7f9", ERROR),
     (b"ms a\n b 9", BAD_FORMAT),
     (b"set a\r\nset b 0 0 9", ERROR),  # a line end in the key
 ]

@@ -351,3 +351,26 @@ def test_logs_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "log.new").write_bytes(b"what a crash left")
     with open_log(str(tmp_path / "log"), 0, 1 << 20) as log:
         assert log.durable_index == 0
+
+
+def test_a_log_that_another_process_has_made_meanwhile_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that are started at once: the second may not take the place of the file that the first one writes to."""
+    path, create = str(tmp_path / "log"), Log.create
+    first: list[Log] = []
+
+    def overtaken(made: Path, size: int) -> None:
+        create(made, size)
+        if not first:
+            create(path, size)
+            first.append(Log.open(path))
+            first[0].append(b"of the first one")
+
+    monkeypatch.setattr(Log, "create", staticmethod(overtaken))
+    with pytest.raises(CorelaneError, match="log"):  # the first one has it
+        open_log(path, 4, 1 << 20)
+    first[0].close()
+    with open_log(path, 4, 1 << 20) as log:
+        assert [record.data for record in log.records()] == [b"of the first one"]
+    assert os.listdir(tmp_path) == ["log"]

@@ -135,6 +135,8 @@ def test_wrong_documents_are_named(tmp_path: Path) -> None:
         ({"figures": {"echo.invented": good["figures"]["echo.rps_per_core"]}}, "not declared"),
         ({"arms": [{}]}, "no name"),
         ({"more": 1}, "unknown member"),
+        ({"arms": None}, "'arms' is none of its kind"),
+        ({"figures": []}, "'figures' is none of its kind"),
     ):
         bad = good | change
         assert any(finding in p for p in doc.problems(bad)), finding
@@ -144,7 +146,8 @@ def test_wrong_documents_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "finding"), [("", "not JSON"), ("[1]", "not a JSON object"), ("{}", "'bench' is missing")]
+    ("text", "finding"),
+    [("", "not JSON"), ("[" * 100_000, "not JSON"), ("[1]", "not a JSON object"), ("{}", "'bench' is missing")],
 )
 def test_reading_says_what_is_wrong(tmp_path: Path, text: str, finding: str) -> None:
     path = tmp_path / "x.json"

@@ -1,5 +1,7 @@
 """What is no load is refused in a sentence."""
 
+import random
+
 import numpy as np
 import pytest
 
@@ -58,8 +60,11 @@ def test_jobs_that_cannot_be(rows, why):
         ({"cores": 4, "loops": 5}, "5 loops"),
         ({"cores": 3, "pairs": True}, "in pairs"),
         ({"cores": 2, "speeds": (1.0, 0.0)}, "above 0"),
+        ({"cores": 2, "speeds": (1.0, float("nan"))}, "above 0"),
+        ({"cores": 2, "speeds": (float("inf"),)}, "above 0"),
         ({"cores": 2, "capacity": (1.0,)}, "4 numbers"),
         ({"cores": 2, "costs": Costs(move_ns=-1)}, "0 or more"),
+        ({"cores": 2, "costs": Costs(move_ns=10**18)}, "a second at most"),
         ({"cores": 2, "seats": 0}, "0 seats"),
     ],
 )
@@ -77,3 +82,24 @@ def test_files_that_are_no_loads(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     with pytest.raises(CorelaneError, match="it is no load file"):
         loads.read(tmp_path / "other.npz")
+
+
+def test_a_load_file_that_was_damaged_is_none_or_is_read(tmp_path):
+    """Cut anywhere, and with bytes changed in the archive, its members' headers and their data."""
+    path = tmp_path / "load"
+    loads.write(path, Load((Kind(),), ONE))
+    whole, draw = path.read_bytes(), random.Random(1)
+    changed = [whole[: draw.randrange(len(whole))] for _ in range(40)]
+    for _ in range(200):
+        data = bytearray(whole)
+        for _ in range(draw.randrange(1, 4)):
+            data[draw.randrange(len(data))] = draw.randrange(256)
+        changed.append(bytes(data))
+    refused = 0
+    for bad in changed:
+        path.write_bytes(bad)
+        try:
+            loads.read(path)
+        except CorelaneError:
+            refused += 1
+    assert refused > len(changed) // 2

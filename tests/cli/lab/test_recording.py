@@ -138,7 +138,7 @@ class Asked:
     def services(self):
         return NAMES
 
-    def read(self):
+    def read(self, most=None):
         return Made(40, 1).records()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,6 +139,21 @@ def test_a_file_that_cannot_be_written_is_refused_first(recorded: Any, tmp_path:
     assert "give --out a file that can be written" in said
     assert why in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_file_is_written_to_and_stays(recorded: Any, tmp_path: Path) -> None:
+    """`--out /dev/null`, by root; and a link, which another may have put there."""
+    device, real = tmp_path / "device", tmp_path / "real"
+    device.symlink_to("/dev/null")
+    (tmp_path / "t.json.new").symlink_to(real)
+    real.write_text("precious")
+    for out in ("/dev/null", str(device), str(tmp_path / "t.json")):
+        kernel = Iokernel((move(1100, JOB, KV), 0), ends=True)
+        assert recorded(kernel, "--out", out)[1]["out"] == out
+        assert stat.S_ISCHR(os.lstat("/dev/null").st_mode)
+    assert device.is_symlink()
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"] is not None
+    assert real.read_text() == "precious"
 
 
 def test_the_table_is_shown_where_the_file_fails_in_the_end(monkeypatch: Any, recorded: Any, tmp_path: Path) -> None:

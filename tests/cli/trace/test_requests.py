@@ -43,7 +43,7 @@ class FakeSegment:
     def counts(self) -> list[Any]:
         return []
 
-    def read(self) -> Records:
+    def read(self, most: int | None = None) -> Records:
         return self.parts.pop(0) if self.parts else Made(0, 1).records()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import struct
 import subprocess
 import threading
@@ -286,6 +288,14 @@ def test_random_bytes_are_no_danger(tmp_path, rng):
             continue
         with nic:
             assert len(nic.recv(1000)) == nic.counts().delivered
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a block device's node: run as root")
+def test_a_disk_is_not_recorded_over(tmp_path):
+    os.mknod(tmp_path / "disk", 0o600 | stat.S_IFBLK, os.makedev(7, 255))
+    a, b = memory_link()
+    with a, b, pytest.raises(CorelaneError, match="is a block device"):
+        PcapNic(a, tmp_path / "disk")
 
 
 def test_misuse_is_refused(tmp_path):

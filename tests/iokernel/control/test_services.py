@@ -87,6 +87,12 @@ def test_names_that_may_not_be_are_left_out(application: Application) -> None:
     assert [service["name"] for service in application.services] == ["good", "x" * 31]
 
 
+def test_a_name_is_told_once(application: Application) -> None:
+    application.name(b"udp:1", b"udp:2", b"udp:1", b"udp:1")
+    application.page(0, 0).requests, application.page(0, 2).requests = 5, 7
+    assert [(service["name"], service["requests"]) for service in application.services] == [("udp:1", 5), ("udp:2", 0)]
+
+
 @pytest.mark.parametrize("n", [SERVICES + 1, 2**32 - 1])
 def test_a_number_of_services_that_cannot_be_is_bounded(application: Application, n: int) -> None:
     application.name(*[b"s%d" % i for i in range(SERVICES)])

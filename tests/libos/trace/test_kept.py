@@ -173,6 +173,15 @@ def test_a_head_is_checked(change: dict[str, Any], said: str, tmp_path: Path) ->
         load(path)
 
 
+def test_lines_that_nest_deeper_than_is_read_are_none(tmp_path: Path) -> None:
+    path = keep(tmp_path, HEAD, records(8), MIB, 4)
+    head, rest = path.read_bytes().split(b"\n", 1)
+    for data in (b"[" * 60_000 + b"\n" + rest, head + b"\n" + b"[" * 60_000 + b"\n"):
+        path.write_bytes(data)
+        with pytest.raises(CorelaneError, match="it is none"):
+            load(path)
+
+
 @given(st.binary(max_size=300))
 @settings(max_examples=50)
 def test_a_file_of_anything_is_refused_in_words(tmp_path_factory: Any, data: bytes) -> None:

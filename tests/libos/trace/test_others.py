@@ -9,7 +9,7 @@ import numpy
 from maderequests import HZ, NAMES, Made, ticks
 
 from corelane.libos.trace.blame import lines_of, of_service
-from corelane.libos.trace.others import Others, Slice
+from corelane.libos.trace.others import Others, Slice, _ran
 from corelane.libos.trace.stages import STOPPED, table
 from corelane.libos.trace.stopped import AWAY, COLLECTS, NO_CPU
 from corelane.runtime._native import ffi, lib
@@ -79,6 +79,19 @@ def test_who_ran_on_the_cpu_then_is_named() -> None:
     assert "who ran there then: nobody else" in text
     _, text = blamed(given, Others(busy={0: [("idle", 9.0)], 1: [("hog (process 7)", 0.25)]}))
     assert "who used CPU 1 most, of others, while this was recorded: hog (process 7) 250.0 ms" in text
+
+
+def test_gaps_that_lie_over_each_other_are_told_once() -> None:
+    """One who writes them as it likes keeps nobody busy: each of the slices meets one span."""
+    n = 4000
+    given = numpy.zeros(n, dtype(ffi, "struct cl_trace_gap"))
+    given["cpu"], given["end"] = 2, 100 * n
+    given["begin"] = numpy.arange(n)
+    apart = given[:2].copy()
+    apart["begin"], apart["end"] = (200 * n, 300 * n), (201 * n, 301 * n)
+    ran = [Slice(1, 100 * k, 100 * k + 50, f"t{k % 2}") for k in range(2 * n)] + [Slice(3, 0, 9, "elsewhere")]
+    ran.append(Slice(1, 200 * n - 5, 301 * n + 5, "long"))
+    assert _ran(numpy.concatenate([apart, given]), ran) == {"t0": 25 * n, "t1": 25 * n, "long": 2 * n}
 
 
 def test_who_had_the_core_is_named() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
+import struct
 from pathlib import Path
 
 import numpy
@@ -15,6 +17,7 @@ from maderequests import HZ, NAMES, Made
 from corelane.libos.trace.profile import Sampled, lines_of, of_table, weights
 from corelane.libos.trace.stages import table
 from corelane.libos.trace.symbols import NO_FILE, Symbols, readable
+from corelane.runtime.codes import Code
 from corelane.runtime.perf import Mapped, Sample, mapped_code
 
 LIBRARY = ROOT / "runtime" / "_lib" / "libcorelane.so"
@@ -112,6 +115,31 @@ def test_what_has_no_file_is_told_as_such(tmp_path: Path) -> None:
     symbols = Symbols(mapped)
     given = (0x1800, 0x3800, 0x5800, 0x7800, 0x2000)
     assert [symbols.name_of(pc) for pc in given] == [NO_FILE, "vdso", "echo", "gone.so", "unknown"]
+
+
+def test_names_are_a_line_of_text() -> None:
+    told = [Code(0x1000, 0x2000, "\x1b[2Jecho\n", "s", b"no ELF")]
+    symbols = Symbols([Mapped(0x1000, 0x2000, 0, ""), Mapped(0x3000, 0x4000, 0, "/x/a\r\x9bb.so")], told)
+    assert [symbols.name_of(pc) for pc in (0x1800, 0x3800)] == ["?[2Jecho?", "a??b.so"]
+
+
+def test_what_is_a_pipe_by_now_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lib.so")
+    assert Symbols([Mapped(0x1000, 0x2000, 0, str(tmp_path / "lib.so"))]).name_of(0x1800) == "lib.so"
+
+
+def test_a_file_that_was_made_to_mislead_has_no_names(tmp_path: Path) -> None:
+    """Of another process, with bytes of its headers changed."""
+    whole, draw = Path("/bin/true").read_bytes(), random.Random(1)
+    (sections,) = struct.unpack_from("<Q", whole, 40)  # e_shoff (elf(5))
+    for n in range(300):
+        data = bytearray(whole)
+        for _ in range(draw.randrange(1, 6)):
+            at = draw.choice((draw.randrange(16, 64 + 56 * 8), draw.randrange(sections, len(data))))
+            data[at] = draw.choice((0, 1, 0x7F, 0x80, 0xFF, draw.randrange(256)))
+        path = tmp_path / f"f{n}-0123456789ab.so"
+        path.write_bytes(data)
+        assert Symbols([Mapped(0, 1 << 40, 0, str(path))]).name_of(draw.randrange(len(data))), n
 
 
 def test_names_of_numba_are_readable() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import struct
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,18 +130,51 @@ def meta_of(path: Path) -> bytes:
         return log.meta()
 
 
-@pytest.mark.parametrize("at", [0, 9, 40, -1])
-def test_a_file_that_changed_is_refused(tmp_path: Path, at: int) -> None:
-    settings = recover.Settings(0, 4 << 20, 3_600_000, 256, 16384)
+SAVED = recover.Saved(5, 2, recover.Settings(0, 4 << 20, 3_600_000, 256, 16384), bytes(100), 1, (1,))
+
+
+def test_a_file_of_which_any_byte_changed_is_refused(tmp_path: Path) -> None:
+    """Of its header, too: another index, term or number of bytes for the store would be another group's state."""
     file = tmp_path / "snap"
-    recover.write_saved(str(file), recover.Saved(5, 2, settings, bytes(100), 1, (1,)))
-    assert recover.read_saved(str(file)).index == 5
-    whole = bytearray(file.read_bytes())
-    whole[at] ^= 1
-    for bad in (bytes(whole), bytes(whole[:-20]), b""):
+    recover.write_saved(str(file), SAVED)
+    assert recover.read_saved(str(file)) == SAVED
+    whole = file.read_bytes()
+    changed = [whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :] for at in range(len(whole)) for bit in (1, 3)]
+    for bad in (*changed, *(whole[:n] for n in range(len(whole))), whole + b"x"):
         file.write_bytes(bad)
         with pytest.raises(CorelaneError, match=r"it is none|cut short or changed"):
             recover.read_saved(str(file))
+
+
+def written_before(about: dict[str, Any], data: bytes) -> bytes:
+    """A file of the version before: its digest is of the snapshot alone."""
+    head = json.dumps({**about, "sha256": hashlib.sha256(data).hexdigest()}).encode()
+    return b"CLRSNAP1" + struct.pack("<I", len(head)) + head + data
+
+
+def test_a_file_of_the_version_before_is_read_if_its_numbers_can_be(tmp_path: Path) -> None:
+    file, data = tmp_path / "snap", SAVED.data
+    about = {"index": 5, "term": 2, "at_s": 1, "members": [1], "settings": asdict(SAVED.settings), "bytes": 100}
+    file.write_bytes(written_before(about, data))
+    assert recover.read_saved(str(file)) == SAVED
+    wrong: list[dict[str, Any]] = [{"index": "5"}, {"index": -1}, {"term": 1 << 64}, {"at_s": None}, {"members": 3}]
+    wrong += [{"members": ["1"]}, {"settings": asdict(SAVED.settings) | {"machine": 1.5}}, {"settings": {}}]
+    for one in wrong:
+        file.write_bytes(written_before(about | one, data))
+        with pytest.raises(CorelaneError, match="cut short or changed"):
+            recover.read_saved(str(file))
+
+
+@pytest.mark.parametrize("data", [b"", bytes(31), bytes(32)])
+def test_a_file_that_holds_no_snapshot_is_refused(
+    tmp_path: Path, data: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, log = str(tmp_path / "snap"), str(tmp_path / "log")
+    recover.write_saved(file, replace(SAVED, data=data))
+    for words in (("export", file), ("restore", file, "--log", log, "--id", "1", "--voters", "1", "--size", "32M")):
+        assert main(["raft", "snapshot", *words]) == 1
+        assert "it is not one of a Raft node" in capsys.readouterr().err
+    assert not Path(log).exists()
 
 
 def aligned(size: int) -> tuple[Any, Any]:
