@@ -13,7 +13,6 @@ import pytest
 
 from .conftest import INSIDE, OURS, preloaded, python, run
 
-
 FORKS = ["fork", "_Fork", "clone", "call"]  # of the last three no handler of pthread_atfork is told
 
 
