@@ -161,6 +161,8 @@ static int set_congestion(struct cl_posix_socket *s, const char *name, socklen_t
     memcpy(text, name, cl_min((size_t)len, sizeof text - 1));
     if (strcmp(text, "reno") == 0)
         strcpy(text, "newreno");
+    if (strcmp(text, "newreno") != 0 && strcmp(text, "cubic") != 0 && strcmp(text, "dctcp") != 0)
+        cl_posix_say_once("TCP_CONGESTION has no effect on sockets of the dataplane but for reno, cubic and dctcp");
     memcpy(s->congestion, text, sizeof text);
     return q.stream ? (int)ask(&q, set_now) : 0;
 }

@@ -170,10 +170,8 @@ static void apply_now(void *arg)
     for (int option = 0; option < CL_STREAM_OPTIONS; option++)
         if (o->s->options & 1u << option)
             (void)cl_stream_set(o->stream, option, o->s->option[option]); /* of one that is over: nothing */
-    if (o->s->congestion[0] && cl_stream_set_congestion(o->stream, o->s->congestion) == -ENOENT)
-        cl_posix_say_once(
-            "TCP_CONGESTION has no effect on a socket of the dataplane: there are reno and cubic, and dctcp "
-            "where both ends have it");
+    if (o->s->congestion[0])
+        (void)cl_stream_set_congestion(o->stream, o->s->congestion);
     if (cl_load_relaxed(&o->s->state) == CL_POSIX_LISTENS && cl_load_relaxed(&o->s->shut_early) & CL_STREAM_WRITE)
         (void)cl_stream_shutdown(o->stream, CL_STREAM_WRITE);
 }

@@ -1,6 +1,7 @@
 /* TCP_CONGESTION of a socket that has no connection yet is that of the connection that it gets, or gives. */
 #include "direct.h"
 
+#include "../../../../libos/posix/kthreads.h"
 #include "../../../../libos/posix/socket.h"
 
 #include <arpa/inet.h>
@@ -10,13 +11,25 @@
 
 static uint8_t kinds[CL_POSIX_FDS];
 
+struct asked {
+    struct cl_stream *stream;
+    const char *name;
+};
+
+static void ask_now(void *arg)
+{
+    struct asked *a = arg;
+    a->name = cl_stream_congestion(a->stream);
+}
+
 static const char *rule_of(int fd)
 {
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     CHECK(s && s->stream);
-    const char *name = cl_stream_congestion(s->stream);
+    struct asked a = {.stream = s->stream};
+    CHECK(cl_posix_run(ask_now, &a) == 0);
     cl_posix_socket_put(s);
-    return name ? name : "none";
+    return a.name ? a.name : "none";
 }
 
 int main(void)
