@@ -93,8 +93,6 @@ def notes(path: Path) -> list[str]:
 
 
 def _of_program(wanted: set[str]) -> Iterator[str]:
-    if "syscall" in wanted:
-        yield "syscall: calls that it makes in this way go past the dataplane"
     if {"fork", "__libc_fork"} & wanted:
         yield "fork: a child may close sockets of its parent's, and no more"
 

@@ -290,11 +290,11 @@ static bool wait_for_turn(struct epoll *e, int epfd, struct epoll_event *events,
 int cl_posix_epoll_wait(int epfd, struct epoll_event *events, int n, int64_t timeout_ns, const sigset_t *mask)
 {
     int rc = 0;
-    if (n <= 0)
+    if (n <= 0 || n > (int)(INT_MAX / sizeof *events))
         return -EINVAL;
     struct epoll *e = (struct epoll *)cl_posix_get(epfd, CL_POSIX_EPOLL);
     if (!e)
-        return -EBADF;
+        return cl_posix_kind(epfd) == CL_POSIX_SOCKET ? -EINVAL : -EBADF;
     uint64_t deadline_ns = cl_posix_deadline(timeout_ns);
     bool has_ours = cl_load_relaxed(&e->set.all) || (cl_load_relaxed(&e->holds) && cl_posix_lent_look());
     if (cl_posix_is_forked())

@@ -119,6 +119,7 @@ static int set_socket_option(struct cl_posix_socket *s, int name, const void *va
     case SO_BROADCAST:
     case SO_PRIORITY:
     case SO_OOBINLINE:
+    case SO_ZEROCOPY: /* off */
         return 0;
     default:
         cl_posix_say_once("an option of SOL_SOCKET has no effect on sockets of the dataplane");
@@ -152,18 +153,29 @@ static int set_tcp_option(struct cl_posix_socket *s, int name, const void *value
     }
 }
 
+/* Without a stream it waits for one (socket.c). */
 static int set_congestion(struct cl_posix_socket *s, const char *name, socklen_t len)
 {
-    char text[16] = "";
-    struct question q = {.stream = cl_load_acquire(&s->stream), .name = text};
+    char text[sizeof s->congestion] = "";
+    struct question q = {.stream = cl_load_acquire(&s->stream), .name = s->congestion};
     memcpy(text, name, cl_min((size_t)len, sizeof text - 1));
     if (strcmp(text, "reno") == 0)
-        q.name = "newreno";
+        strcpy(text, "newreno");
+    if (strcmp(text, "newreno") != 0 && strcmp(text, "cubic") != 0 && strcmp(text, "dctcp") != 0)
+        cl_posix_say_once("TCP_CONGESTION has no effect on sockets of the dataplane but for reno, cubic and dctcp");
+    memcpy(s->congestion, text, sizeof text);
     return q.stream ? (int)ask(&q, set_now) : 0;
 }
 
-static void set_ip_option(int fd, struct cl_posix_socket *s, int name)
+/* Of IPv4, and of IPv6, whose addresses are those of IPv4 in disguise here. */
+static void set_ip_option(int fd, struct cl_posix_socket *s, int level, int name)
 {
+    if (level == IPPROTO_IPV6) {
+        bool joins = name == IPV6_JOIN_GROUP || name == MCAST_JOIN_GROUP || name == MCAST_JOIN_SOURCE_GROUP;
+        if (joins && s->datagram)
+            cl_posix_datagram_to_linux(fd, s);
+        return;
+    }
     switch (name) {
     case IP_ADD_MEMBERSHIP:
     case IP_ADD_SOURCE_MEMBERSHIP:
@@ -172,15 +184,21 @@ static void set_ip_option(int fd, struct cl_posix_socket *s, int name)
         if (s->datagram)
             cl_posix_datagram_to_linux(fd, s);
         break;
-    case IP_TOS:
-    case IP_TTL:
-    case IP_OPTIONS:
-    case IP_TRANSPARENT:
-    case IP_RECVERR:
-        cl_posix_say_once("an option of IP (IP_TOS, IP_TTL, IP_OPTIONS, IP_TRANSPARENT, IP_RECVERR) has no effect on "
-                          "sockets of the dataplane");
+    case IP_PKTINFO:
+    case IP_RECVTTL:
+    case IP_RECVTOS:
+    case IP_RECVORIGDSTADDR: /* control.c */
+    case IP_MTU_DISCOVER:    /* nothing is fragmented */
+    case IP_BIND_ADDRESS_NO_PORT:
+    case IP_FREEBIND:
+    case IP_MULTICAST_IF:
+    case IP_MULTICAST_TTL:
+    case IP_MULTICAST_LOOP:
+    case IP_MULTICAST_ALL: /* of groups, which are Linux' */
         break;
     default:
+        cl_posix_say_once("an option of IP (IP_TOS, IP_TTL, IP_OPTIONS, IP_TRANSPARENT, IP_RECVERR, ...) has no effect "
+                          "on sockets of the dataplane");
         break;
     }
 }
@@ -215,6 +233,11 @@ void cl_posix_inherit(const struct cl_posix_socket *l, int fd, struct cl_posix_s
         if (l->options & 1u << i->option)
             inherit_one(fd, i->level, i->name, l->option[i->option] / i->by);
     memcpy(s->option, l->option, sizeof s->option);
+    memcpy(s->congestion, l->congestion, sizeof s->congestion);
+    if (l->congestion[0]) {
+        const char *name = strcmp(l->congestion, "newreno") == 0 ? "reno" : l->congestion;
+        (void)cl_linux(SYS_setsockopt, fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name));
+    }
     s->reuse_address = l->reuse_address;
     s->reuse_port = l->reuse_port;
     s->receive_ns = l->receive_ns;
@@ -238,6 +261,15 @@ static bool keeps_alone(const struct cl_posix_socket *s, int level, int name)
            cl_load_acquire(&s->state) == CL_POSIX_CONNECTED;
 }
 
+/* What Linux takes before a socket has a port, or a connection, alone: its placeholder never has either. */
+static bool is_too_late(const struct cl_posix_socket *s, int level, int name)
+{
+    uint32_t state = cl_load_acquire(&s->state);
+    if (level == IPPROTO_IPV6 && name == IPV6_V6ONLY)
+        return s->domain == AF_INET6 && state != CL_POSIX_FRESH;
+    return level == IPPROTO_TCP && name == TCP_FASTOPEN && !s->datagram && state > CL_POSIX_LISTENS;
+}
+
 int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
     int number = 0;
@@ -246,14 +278,20 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
     if (level == IPPROTO_UDP && name == UDP_SEGMENT)
         return (int)cl_posix_refuse(
             "UDP_SEGMENT is not to be had of sockets of the dataplane: send each datagram by itself", ENOPROTOOPT);
-    if (level == IPPROTO_UDP && name == UDP_CORK && value && (size_t)len >= sizeof number &&
-        (memcpy(&number, value, sizeof number), number))
+    if (value && (size_t)len >= sizeof number)
+        memcpy(&number, value, sizeof number);
+    if (level == IPPROTO_UDP && name == UDP_CORK && number)
         return (int)cl_posix_refuse(
             "UDP_CORK is not to be had of sockets of the dataplane: make one datagram of several pieces by sendmsg",
             ENOPROTOOPT);
+    if (level == SOL_SOCKET && name == SO_ZEROCOPY && number)
+        return (int)cl_posix_refuse(
+            "SO_ZEROCOPY is not to be had of sockets of the dataplane: send without MSG_ZEROCOPY", EOPNOTSUPP);
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
-    bool ours_alone = s && value && (size_t)len >= sizeof number && keeps_alone(s, level, name);
-    int rc = ours_alone ? 0 : (int)cl_linux(SYS_setsockopt, fd, level, name, value, len);
+    bool ours_alone = s && value && len >= sizeof number && len <= INT_MAX && keeps_alone(s, level, name);
+    int rc = ours_alone                         ? 0
+             : s && is_too_late(s, level, name) ? -EINVAL
+                                                : (int)cl_linux(SYS_setsockopt, fd, level, name, value, len);
     if (rc || !s) {
         if (s)
             cl_posix_socket_put(s);
@@ -265,8 +303,8 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
         rc = set_socket_option(s, name, len >= sizeof number ? value : &number);
     else if (level == IPPROTO_TCP)
         rc = set_tcp_option(s, name, len >= sizeof number ? value : &number);
-    else if (level == IPPROTO_IP)
-        set_ip_option(fd, s, name);
+    else if (level == IPPROTO_IP || level == IPPROTO_IPV6)
+        set_ip_option(fd, s, level, name);
     if (s->datagram)
         cl_posix_control_set(fd, s, level, name);
     cl_posix_socket_put(s);
@@ -337,6 +375,31 @@ static int tcp_info(struct cl_posix_socket *s, void *out, socklen_t *len)
     return give(&t, sizeof t, out, len);
 }
 
+/* The longest segment that is sent by a connection, where Linux tells that of the placeholder otherwise. */
+static bool segment_of(struct cl_posix_socket *s, int *bytes)
+{
+    struct question q = {.stream = cl_load_acquire(&s->stream)};
+    if (s->datagram || cl_load_acquire(&s->state) <= CL_POSIX_LISTENS || ask(&q, info_now))
+        return false;
+    *bytes = (int)q.info.snd_mss;
+    return true;
+}
+
+/* The longest packet to its peer. */
+static bool packet_of(struct cl_posix_socket *s, int *bytes)
+{
+    struct cl_tcp_addr peer;
+    struct cl_runtime_info info;
+    struct cl_runtime *rt;
+    int rc;
+    bool connected = s->datagram ? cl_posix_datagram_peer(s, &peer) == 0 : segment_of(s, bytes);
+    if (!connected || !(rt = cl_posix_start(&rc)))
+        return false;
+    cl_runtime_info(rt, &info);
+    *bytes = (int)info.mtu;
+    return true;
+}
+
 int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
     int number;
@@ -359,6 +422,10 @@ int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len
     } else if (level == IPPROTO_TCP && (name == TCP_NODELAY || name == TCP_CORK) && value && len && *len <= INT_MAX &&
                s->options & 1u << (name == TCP_CORK ? CL_STREAM_CORK : CL_STREAM_NO_DELAY)) {
         number = s->option[name == TCP_CORK ? CL_STREAM_CORK : CL_STREAM_NO_DELAY];
+        rc = give(&number, sizeof number, value, len);
+    } else if (value && len && *len <= INT_MAX &&
+               ((level == IPPROTO_TCP && name == TCP_MAXSEG && segment_of(s, &number)) ||
+                (level == IPPROTO_IP && name == IP_MTU && packet_of(s, &number)))) {
         rc = give(&number, sizeof number, value, len);
     } else if (level == IPPROTO_TCP && name == TCP_INFO && !s->datagram && value && len) {
         rc = tcp_info(s, value, len);

@@ -53,6 +53,9 @@ enum cl_posix_kind { CL_POSIX_LINUX = 0, CL_POSIX_SOCKET, CL_POSIX_EPOLL, CL_POS
  * does not return, as a rule. -errno with a reason. */
 CL_API int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sentence),
                          void (*failed)(const char *sentence), char err[256]);
+/* Memory that is 0 in a child, however it was forked (clone, _Fork and system calls ask no handler of pthread_atfork),
+ * but not in one that shares all memory. NULL: there is none. */
+CL_API void *cl_posix_wiped_page(void);
 /* The process ends: say so to all peers. */
 CL_API void cl_posix_end(void);
 /* Calls are to be traced: the configuration says so. */

@@ -170,6 +170,8 @@ static void apply_now(void *arg)
     for (int option = 0; option < CL_STREAM_OPTIONS; option++)
         if (o->s->options & 1u << option)
             (void)cl_stream_set(o->stream, option, o->s->option[option]); /* of one that is over: nothing */
+    if (o->s->congestion[0])
+        (void)cl_stream_set_congestion(o->stream, o->s->congestion);
     if (cl_load_relaxed(&o->s->state) == CL_POSIX_LISTENS && cl_load_relaxed(&o->s->shut_early) & CL_STREAM_WRITE)
         (void)cl_stream_shutdown(o->stream, CL_STREAM_WRITE);
 }
@@ -181,7 +183,7 @@ void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, en
     cl_store_relaxed(&s->home, 0);
     cl_store_release(&s->stream, stream);
     cl_store_release(&s->state, state); /* release: who sees the state finds the stream */
-    if (s->options || (state == CL_POSIX_LISTENS && cl_load_relaxed(&s->shut_early)))
+    if (s->options || s->congestion[0] || (state == CL_POSIX_LISTENS && cl_load_relaxed(&s->shut_early)))
         (void)cl_posix_run(apply_now, &o);
     cl_stream_watch(stream, on_told, s);
     cl_posix_told(s); /* what was told before */

@@ -70,6 +70,7 @@ struct cl_posix_socket {
     int64_t linger_ns;           /* ... with a time; 0: none */
     uint32_t options;            /* bit 1 << CL_STREAM_*: set before there was a stream */
     int32_t option[CL_STREAM_OPTIONS];
+    char congestion[16]; /* TCP_CONGESTION, as cl_stream_set_congestion has it; empty: none was set */
 };
 
 /* NULL if it is none of ours. The caller puts it. */

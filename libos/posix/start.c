@@ -18,6 +18,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define BUSY_NS 10000000 /* between two looks whether a NIC is free */
 #define BUSY_TRIES 20
@@ -29,7 +31,7 @@ static struct cl_runtime *made; /* set once, release. Whoever binds or listens f
 static struct cl_runtime
     *runtime;             /* the same, once all that was bound before is open: else a connect might find nobody */
 static int interface = 1; /* cl_posix_interface; written before that */
-static uint32_t is_child; /* written in the child, while it is alone */
+static uint32_t *here;    /* 1: this process has made the runtime. Written before `made`; 0 in a child by itself */
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t next_try_ns; /* under it. 0: no try has failed */
 static void (*say_fn)(const char *sentence);
@@ -60,10 +62,20 @@ int64_t cl_posix_refuse(const char *sentence, int error)
     return -error;
 }
 
+void *cl_posix_wiped_page(void)
+{
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return NULL;
+    (void)madvise(page, bytes, MADV_WIPEONFORK); /* before Linux 4.14: by fork alone (in_child) */
+    return page;
+}
+
 static void in_child(void)
 {
-    is_child = made != NULL;
-    if (is_child)
+    *here = 0;
+    if (made)
         cl_posix_inner_forget();
 }
 
@@ -82,7 +94,9 @@ int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sen
     cl_posix_counts()->traces = config.trace;
     cl_posix_inner_given(config.xskmap_fd);
     cl_posix_inner_given(config.link_fd);
-    if ((rc = cl_posix_table_open(kinds)) || (rc = -pthread_atfork(NULL, NULL, in_child)))
+    here = cl_posix_wiped_page();
+    rc = here ? cl_posix_table_open(kinds) : -ENOMEM;
+    if (rc || (rc = -pthread_atfork(NULL, NULL, in_child)))
         snprintf(err, 256, "%s", strerror(-rc));
     return rc;
 }
@@ -110,12 +124,13 @@ bool cl_posix_started(void)
 
 bool cl_posix_is_forked(void)
 {
-    return is_child;
+    /* Relaxed: a child is alone. `here` was written before `made`. */
+    return cl_load_acquire(&made) && !cl_load_relaxed(here);
 }
 
 bool cl_posix_is_child(void)
 {
-    if (cl_likely(!is_child))
+    if (cl_likely(!cl_posix_is_forked()))
         return false;
     (void)cl_posix_refuse("this process was forked from the one that has the sockets: here they can be closed, and no "
                           "more; let the parent serve them",
@@ -292,6 +307,7 @@ static int start_claimed(char err[256])
         snprintf(err, 256, "its kthreads cannot be turned: %s", cl_adopt_error(rc));
         return rc;
     }
+    cl_store_relaxed(here, 1);
     cl_store_release(&made, rt);
     cl_fence_seq_cst(); /* see listen */
     cl_posix_each(CL_POSIX_SOCKET, open_socket);
@@ -354,7 +370,7 @@ static void end_socket(struct cl_posix_object *o)
 
 void cl_posix_end(void)
 {
-    if (is_child || !cl_load_acquire(&runtime))
+    if (cl_posix_is_forked() || !cl_load_acquire(&runtime))
         return;
     cl_posix_each(CL_POSIX_SOCKET, end_socket);
     if (cl_posix_kthreads_managed())

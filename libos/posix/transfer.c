@@ -220,17 +220,18 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
     return told_once(s, t, rc);
 }
 
-/* Into one piece, and from there into those of the caller. */
-static int64_t peek_pieces(struct cl_posix_socket *s, const struct transfer *t, int flags)
+/* Into one piece, and from there into those of the caller; by MSG_TRUNC into none (net/ipv4/tcp.c:
+ * tcp_recvmsg_locked), who need not be there. */
+static int64_t read_by_one_piece(struct cl_posix_socket *s, const struct transfer *t, int flags)
 {
     int64_t room = cl_min(length_of(t->vec, t->n), (int64_t)CL_STREAM_BUFFER_MOST), at = 0;
     char *data = malloc((size_t)room + 1);
     struct iovec one = {data, (size_t)room};
-    struct transfer whole = {.vec = &one, .n = 1, .peek = true};
+    struct transfer whole = {.vec = &one, .n = 1, .peek = t->peek};
     if (!data)
         return -ENOMEM;
     int64_t rc = transfer(s, &whole, flags);
-    for (int64_t i = 0; i < t->n && at < rc; i++) {
+    for (int64_t i = 0; !(flags & MSG_TRUNC) && i < t->n && at < rc; i++) {
         int64_t part = cl_min(rc - at, (int64_t)t->vec[i].iov_len);
         memcpy(t->vec[i].iov_base, data + at, (size_t)part);
         at += part;
@@ -239,8 +240,9 @@ static int64_t peek_pieces(struct cl_posix_socket *s, const struct transfer *t, 
     return rc;
 }
 
-#define STREAM_READS (MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC)
-#define WRITES (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE)
+/* MSG_ZEROCOPY: nothing, on a socket without SO_ZEROCOPY (net/ipv4/tcp.c: tcp_sendmsg_locked), which is refused. */
+#define READS (MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC | MSG_TRUNC)
+#define WRITES (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE | MSG_ZEROCOPY)
 
 static int check_flags(int flags, int known, bool datagram, bool out)
 {
@@ -253,8 +255,7 @@ static int check_flags(int flags, int known, bool datagram, bool out)
     if (flags & MSG_OOB)
         return flags & known & MSG_OOB ? 0 : -EINVAL; /* as where none has come */
     if (flags & ~known)
-        return (int)cl_posix_refuse("a flag of send or recv is not known here (MSG_TRUNC, MSG_ZEROCOPY, ...)",
-                                    EOPNOTSUPP);
+        return (int)cl_posix_refuse("a flag of send or recv is not known here (MSG_FASTOPEN, ...)", EOPNOTSUPP);
     return 0;
 }
 
@@ -280,16 +281,19 @@ int64_t cl_posix_receive(int fd, struct msghdr *m, int flags)
     if (flags & MSG_ERRQUEUE)
         return -EAGAIN; /* nothing is ever in it */
     struct cl_posix_socket *s;
-    int64_t rc = socket_for(fd, t.n, flags, STREAM_READS, &s);
+    int64_t rc = socket_for(fd, t.n, flags, READS, &s);
     if (rc)
         return rc;
     if (s->datagram) {
         rc = cl_posix_datagram_receive(s, m, flags);
-    } else if ((rc = t.peek && t.n > 1 ? peek_pieces(s, &t, flags) : transfer(s, &t, flags)) >=
-               0) { /* nobody is told whom it came from */
-        m->msg_namelen = 0;
-        m->msg_controllen = 0;
-        m->msg_flags = 0;
+    } else {
+        bool by_one = (t.peek && t.n > 1) || flags & MSG_TRUNC;
+        rc = by_one ? read_by_one_piece(s, &t, flags) : transfer(s, &t, flags);
+        if (rc >= 0) { /* nobody is told whom it came from */
+            m->msg_namelen = 0;
+            m->msg_controllen = 0;
+            m->msg_flags = 0;
+        }
     }
     cl_posix_socket_put(s);
     return rc;

@@ -6,8 +6,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef CLOSE_RANGE_CLOEXEC
-#define CLOSE_RANGE_CLOEXEC (1u << 2) /* linux/close_range.h */
+#ifndef CLOSE_RANGE_CLOEXEC /* linux/close_range.h */
+#define CLOSE_RANGE_UNSHARE (1u << 1)
+#define CLOSE_RANGE_CLOEXEC (1u << 2)
 #endif
 
 /* The runtime's own, which it alone closes. Not of a child's, who has copies. */
@@ -41,7 +42,8 @@ static void forget(unsigned first, unsigned last)
 NEXT_FIRST(int, close_range, (unsigned first, unsigned last, int flags), (first, last, flags))
 PUBLIC int close_range(unsigned first, unsigned last, int flags)
 {
-    if (!cl_preload_on || (unsigned)flags & CLOSE_RANGE_CLOEXEC || cl_preload_borrowed() || first > last)
+    bool closes = !((unsigned)flags & ~CLOSE_RANGE_UNSHARE) && first <= last;
+    if (!cl_preload_on || !closes || cl_preload_borrowed())
         return next_close_range(first, last, flags);
     forget(first, last);
     for (unsigned fd = first; fd <= last && fd < CL_POSIX_FDS; fd++)
@@ -86,7 +88,7 @@ PUBLIC int dup(int fd)
 /* Over one of ours: that is closed, if the call is one that works. */
 static void make_room(int fd, int to, int flags)
 {
-    bool works = fd != to && !(flags & ~O_CLOEXEC) && syscall(SYS_fcntl, fd, F_GETFD) >= 0;
+    bool works = fd != to && !(flags & ~O_CLOEXEC) && cl_preload_linux(SYS_fcntl, fd, F_GETFD) >= 0;
     if (is_known(to) && works && !cl_preload_borrowed())
         forget((unsigned)to, (unsigned)to);
 }

@@ -146,6 +146,12 @@ void cl_preload_find_runtime(void);
 /* The runtime has received a message: what descriptors came with it are its own. */
 void cl_preload_got(struct msghdr *m);
 
+/* past.c: a system call of this library's own, whatever it is on. */
+long cl_preload_linux(long number, ...);
+
+/* waits.c: one of them is. It writes nothing. */
+bool cl_preload_polls_ours(struct pollfd *fds, nfds_t n);
+
 /* stdio.c: at the end of the process what its streams on our sockets hold is sent, while those are open. */
 void cl_preload_flush(void);
 

@@ -15,7 +15,7 @@
 uint8_t cl_preload_kinds[CL_POSIX_FDS];
 bool cl_preload_on;
 __thread uint32_t cl_preload_inside __attribute__((tls_model("initial-exec")));
-static pid_t own_pid;
+static pid_t *own_pid; /* in memory of its own, which is 0 in a child, however it was forked */
 
 static struct stat usual; /* what standard error was at the beginning */
 
@@ -28,7 +28,7 @@ static bool is_for_messages(void)
     if (now.st_dev == usual.st_dev && now.st_ino == usual.st_ino)
         return true;
     return S_ISCHR(now.st_mode) || S_ISFIFO(now.st_mode) ||
-           (S_ISREG(now.st_mode) && syscall(SYS_fcntl, STDERR_FILENO, F_GETFL) & O_APPEND);
+           (S_ISREG(now.st_mode) && cl_preload_linux(SYS_fcntl, STDERR_FILENO, F_GETFL) & O_APPEND);
 }
 
 static void say(const char *sentence)
@@ -39,8 +39,8 @@ static void say(const char *sentence)
     int n = snprintf(line, sizeof line, "corelane: %s: %s\n", program_invocation_short_name, sentence);
     size_t len = cl_min((size_t)n, sizeof line - 1);
     /* One that was inherited is connected to nobody, and is not to raise SIGPIPE. */
-    if (syscall(SYS_sendto, STDERR_FILENO, line, len, MSG_NOSIGNAL, NULL, 0) < 0 && errno == ENOTSOCK)
-        (void)!syscall(SYS_write, STDERR_FILENO, line, len);
+    if (cl_preload_linux(SYS_sendto, STDERR_FILENO, line, len, MSG_NOSIGNAL, NULL, 0) < 0 && errno == ENOTSOCK)
+        (void)!cl_preload_linux(SYS_write, STDERR_FILENO, line, len);
 }
 
 static void fail(const char *sentence)
@@ -115,25 +115,27 @@ static void say_counts(void)
 
 static void in_child(void)
 {
-    own_pid = (pid_t)syscall(SYS_getpid);
+    *own_pid = (pid_t)cl_preload_linux(SYS_getpid);
 }
 
 bool cl_preload_borrowed(void)
 {
-    return (pid_t)syscall(SYS_getpid) != own_pid;
+    if (cl_unlikely(*own_pid == 0)) /* a child that no handler of pthread_atfork has been told of */
+        in_child();
+    return (pid_t)cl_preload_linux(SYS_getpid) != *own_pid;
 }
 
 static __attribute__((constructor)) void start(void)
 {
     char err[256];
     const char *words = getenv("CORELANE_POSIX");
-    in_child();
     (void)fstat(STDERR_FILENO, &usual);
     cl_preload_decided = !words;
     if (!words || pthread_atfork(NULL, NULL, in_child))
         return;
-    if (cl_posix_counts_open(names, n_names))
+    if (!(own_pid = cl_posix_wiped_page()) || cl_posix_counts_open(names, n_names))
         fail("its calls cannot be counted: there is no memory");
+    in_child();
     if (cl_posix_open(words, cl_preload_kinds, say, fail, err))
         fail(err);
     cl_posix_find_inherited();
@@ -154,7 +156,7 @@ int64_t cl_preload_failed(int64_t error)
         cl_posix_not_cancelled();
     }
     if (cl_load_acquire(&ending) && !ends)
-        (void)syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &second, NULL);
+        (void)cl_preload_linux(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &second, NULL);
     errno = (int)-error;
     return -1;
 }

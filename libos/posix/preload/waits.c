@@ -1,6 +1,7 @@
 /* epoll, poll and select. */
 #include "next.h"
 
+#include <sys/resource.h>
 #include <time.h>
 
 #define MS 1000000ll
@@ -54,8 +55,17 @@ WRAP(int, epoll_pwait2, (int epfd, struct epoll_event *events, int n, const stru
      (epfd, events, n, t, mask), epfd,
      POINT(epoll_pwait2, is_time(t) ? cl_posix_epoll_wait(epfd, events, n, ns_of(t), mask) : -EINVAL))
 
-static bool any_is_ours(const struct pollfd *fds, nfds_t n)
+/* More than there may be descriptors: Linux says so, and looks at none of them. */
+static bool are_too_many(nfds_t n)
 {
+    struct rlimit limit;
+    return cl_unlikely(n > FD_SETSIZE) && getrlimit(RLIMIT_NOFILE, &limit) == 0 && n > limit.rlim_cur;
+}
+
+bool cl_preload_polls_ours(struct pollfd *fds, nfds_t n)
+{
+    if (are_too_many(n))
+        return false;
     for (nfds_t i = 0; i < n; i++)
         if (is_ours(fds[i].fd))
             return true;
@@ -65,14 +75,16 @@ static bool any_is_ours(const struct pollfd *fds, nfds_t n)
 NEXT(int, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
 PUBLIC int poll(struct pollfd *fds, nfds_t n, int ms)
 {
-    return any_is_ours(fds, n) ? (int)POINT(poll, cl_posix_poll(fds, n, ns_of_ms(ms), NULL)) : next_poll(fds, n, ms);
+    return cl_preload_polls_ours(fds, n) ? (int)POINT(poll, cl_posix_poll(fds, n, ns_of_ms(ms), NULL))
+                                         : next_poll(fds, n, ms);
 }
 
 NEXT(int, ppoll, (struct pollfd * fds, nfds_t n, const struct timespec *t, const sigset_t *mask), (fds, n, t, mask))
 PUBLIC int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t, const sigset_t *mask)
 {
-    return any_is_ours(fds, n) ? (int)POINT(ppoll, is_time(t) ? cl_posix_poll(fds, n, ns_of(t), mask) : -EINVAL)
-                               : next_ppoll(fds, n, t, mask);
+    return cl_preload_polls_ours(fds, n)
+               ? (int)POINT(ppoll, is_time(t) ? cl_posix_poll(fds, n, ns_of(t), mask) : -EINVAL)
+               : next_ppoll(fds, n, t, mask);
 }
 
 NEXT(int, __poll_chk, (struct pollfd * fds, nfds_t n, int ms, size_t room), (fds, n, ms, room))

@@ -54,3 +54,7 @@ def test_who_connects_while_the_runtime_is_made_finds_the_listeners(c_program: C
     run = c_program("tests/libos/posix/c/first.c")
     for _ in range(3):
         assert run("60", timeout_s=60) == "all connected\n"
+
+
+def test_how_congestion_is_answered_is_kept_for_the_connection(c_program: Callable[..., Any]) -> None:
+    assert c_program("tests/libos/posix/c/congestion.c")() == "newreno newreno newreno cubic\n"

@@ -4,6 +4,7 @@
  *   amounts ADDRESS SEQUENCE */
 #include "pairs.h"
 
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <sys/select.h>
 #include <sys/time.h>
@@ -117,8 +118,23 @@ static void too_many(void)
     pieces_of(out, in);
 }
 
+/* More than there can be. A number that the compiler does not know. */
+static void far_too_many(void)
+{
+    static volatile unsigned all = ~0u;
+    int c, s, epfd = epoll_create1(0);
+    struct epoll_event e;
+    pair(&c, &s);
+    struct pollfd p = {s, POLLIN, 0};
+    say("poll", poll(&p, all, 0));
+    say("ppoll", ppoll(&p, all, &(struct timespec){0, 0}, NULL));
+    say("ADD", watch(epfd, EPOLL_CTL_ADD, s, EPOLLIN, 1));
+    say("epoll_wait", epoll_wait(epfd, &e, (int)(all >> 1), 0));
+    say("TCP_NODELAY", setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &(int){1}, all));
+}
+
 static const struct sequence sequences[] = {
-    {"time_left", time_left}, {"looks", looks}, {"too_many", too_many}, {NULL, NULL}};
+    {"time_left", time_left}, {"looks", looks}, {"too_many", too_many}, {"far_too_many", far_too_many}, {NULL, NULL}};
 
 int main(int argc, char **argv)
 {

@@ -1,12 +1,17 @@
-/* A program that forks while it has connections: the child says what its calls on them return, and closes them; then
- * the parent goes on with its own. And one that forks before it has any. `forks ADDRESS after|before` */
+/* A program that forks while it has connections: the child says what its calls on them return, closes them, and has
+ * another socket; then the parent goes on with its own. And one that forks before it has any. By fork, or past it.
+ *
+ *   forks ADDRESS after|before fork|_Fork|clone|call */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,23 +39,46 @@ static void exchange(const char *who)
     fflush(stdout);
 }
 
+static int child(void *after)
+{
+    if (!after)
+        pair();
+    exchange("child");
+    printf("closed: %d %d\n", close(c), close(s));
+    c = socket(AF_INET, SOCK_STREAM, 0);
+    printf("another: %d %d\n", c >= 0, close(c));
+    fflush(stdout);
+    exit(0);
+}
+
+static void fork_by(const char *how, void *after)
+{
+    static char stack[256 * 1024] __attribute__((aligned(16)));
+    pid_t pid = -1;
+    if (strcmp(how, "fork") == 0)
+        pid = fork();
+    else if (strcmp(how, "_Fork") == 0)
+        pid = _Fork();
+    else if (strcmp(how, "call") == 0)
+        pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    else if (strcmp(how, "clone") == 0)
+        pid = clone(child, stack + sizeof stack, SIGCHLD, after);
+    if (pid < 0)
+        exit(2);
+    if (pid == 0)
+        child(after);
+}
+
 int main(int argc, char **argv)
 {
     int status;
     at.sin_family = AF_INET;
-    if (argc != 3 || inet_pton(AF_INET, argv[1], &at.sin_addr) != 1)
+    if (argc != 4 || inet_pton(AF_INET, argv[1], &at.sin_addr) != 1)
         return 2;
     int after = strcmp(argv[2], "after") == 0;
     if (after)
         pair();
-    if (fork() == 0) {
-        if (!after)
-            pair();
-        exchange("child");
-        printf("closed: %d %d\n", close(c), close(s));
-        fflush(stdout);
-        exit(0);
-    }
+    fork_by(argv[3], after ? &after : NULL);
     wait(&status);
     if (after)
         exchange("parent");

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 
 /* Of _FORTIFY_SOURCE; `room`: of the buffer. */
@@ -136,25 +135,8 @@ static void pieces(void)
     say("recvmmsg of nothing", recvmmsg(s, m, 2, MSG_DONTWAIT, NULL));
 }
 
-/* Past libc: not among those that are compared. */
-static void past_libc(void)
-{
-    char data[8], parameters[256] = {0};
-    int c, s;
-    pair(&c, &s);
-    say("sendto", syscall(SYS_sendto, c, "abc", 3, MSG_NOSIGNAL, NULL, 0));
-    say("recvfrom", syscall(SYS_recvfrom, s, data, 8, MSG_DONTWAIT, NULL, NULL));
-    say("io_uring_setup", syscall(SYS_io_uring_setup, 4, parameters));
-    say("io_uring_setup", syscall(SYS_io_uring_setup, 4, parameters));
-    say("dup", close((int)syscall(SYS_dup, c)));
-    say("of Linux", syscall(SYS_write, STDOUT_FILENO, "abc\n", 4));
-    say("write", write(c, "abc", 3));
-    wait_for(s, POLLIN);
-    say("read", read(s, data, 8));
-}
-
-static const struct sequence sequences[] = {{"checked", checked}, {"masked", masked},  {"copied", copied},
-                                            {"pieces", pieces},   {"past", past_libc}, {NULL, NULL}};
+static const struct sequence sequences[] = {
+    {"checked", checked}, {"masked", masked}, {"copied", copied}, {"pieces", pieces}, {NULL, NULL}};
 
 int main(int argc, char **argv)
 {

@@ -49,6 +49,7 @@ static in_port_t bind_any(int fd)
     struct sockaddr_in6 at = {.sin6_family = AF_INET6};
     socklen_t len = sizeof at;
     say("bind", bind(fd, (struct sockaddr *)&at, sizeof at));
+    say("IPV6_V6ONLY, too late", setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){1}, sizeof(int)));
     getsockname(fd, (struct sockaddr *)&at, &len);
     return at.sin6_port;
 }
