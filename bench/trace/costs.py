@@ -93,7 +93,7 @@ def _tail(session: Session, figure: str, found: Sequence[Cycle]) -> None:
     middle."""
     one = tails.Compared(figure, "full", "off", less=1.0)
     one.pairs = [([cycle["full"].slot], [cycle["off"].slot]) for cycle in found]
-    one.look(last=True)
+    one.look()
     middle = statistics.median(more - 1 for more in turns.ratios(found, "full", _p99)) if found else math.nan
     tails.judge(session, figure, tails.Taken({}, {one.name: one}), beside={"of windows in the middle": middle})
 

@@ -8,10 +8,6 @@ which it is not known. What is certain:
     met      the error is of one ratio, ERROR, over all looks together: to take the worst of many for one that is
              within the goal is to be wrong about that one.
     missed   the error is that of any of them: one of many may seem to miss it by chance.
-
-Each look has an equal part of the error. The time may be over before all looks that there could be have been taken: the
-last one has the parts of these, too, so that all looks together have ERROR, and no less (Lan and DeMets, Discrete
-sequential boundaries for clinical trials, Biometrika 70, 1983). When it comes is told by the clock, not by the ratio.
 """
 
 from __future__ import annotations
@@ -74,7 +70,6 @@ class Compared:
     pairs: list[Pair] = field(default_factory=list)
     verdict: str = OPEN
     ratio: Pooled | None = None
-    looks: int = 0
 
     @property
     def slots(self) -> dict[str, list[Slot]]:
@@ -116,14 +111,12 @@ class Compared:
         """The ratio of the pairs so far."""
         self.ratio = _of(self.pairs)
 
-    def look(self, of: int = 1, *, last: bool = False) -> None:
-        """Decide, if the slots tell. of: as many are compared; last: no other look follows."""
+    def look(self, of: int = 1) -> None:
+        """Decide, if the slots tell. of: as many are compared."""
         self.measure()
-        self.looks += 1
-        goal, most = GOALS[self.figure], len(LOOKS) + 1
-        error = ERROR * (most - self.looks + 1 if last else 1) / most
+        goal, looks = GOALS[self.figure], len(LOOKS) + 1
         worse = 0 if goal.sense == "at most" else 1  # the end that misses the goal only if all else does
-        sure, all_sure = self.ends(error), self.ends(error / of)
+        sure, all_sure = self.ends(ERROR / looks), self.ends(ERROR / looks / of)
         if not goal.met(all_sure[worse]):
             self.verdict = MISSED
         elif goal.met(sure[1 - worse]):
@@ -197,7 +190,7 @@ def compare(
             longest = max(longest, time.monotonic() - begun)
             if done.rounds in LOOKS:
                 _look(done, len(over))
-    _look(done, len(over), last=True)
+    _look(done, len(over))
     session.take_canary()
     return done
 
@@ -248,9 +241,9 @@ def _slot(host: Host, arm: Arm) -> Slot:
     return Slot(point, took, others)
 
 
-def _look(done: Taken, of: int, *, last: bool = False) -> None:
+def _look(done: Taken, of: int) -> None:
     for name in done.undecided:
-        done.compared[name].look(of, last=last)
+        done.compared[name].look(of)
 
 
 def rows(session: Session, done: Taken, named: Callable[[str], str] = str) -> dict[str, dict[str, Any]]:

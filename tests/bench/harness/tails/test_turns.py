@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -244,29 +243,3 @@ def test_chance_decides_nothing(figure: str, level_us: float, never: str) -> Non
         assert one.verdict != never
         right += one.verdict != OPEN
     assert right > 10
-
-
-@pytest.mark.parametrize("before", range(len(LOOKS) + 1))
-def test_the_last_look_has_the_error_that_is_left(before: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is ERROR over all looks together, however many there were time for."""
-    asked: list[float] = []
-
-    def ends(self: Compared, error: float) -> tuple[float, float]:
-        asked.append(error)
-        return 0.0, math.inf
-
-    monkeypatch.setattr(Compared, "ends", ends)
-    one = Compared(GAIN, "other", ALONE)
-    for _ in range(before):
-        one.look(12)
-    one.look(12, last=True)
-    assert one.verdict == OPEN
-    assert sum(asked[::2]) == pytest.approx(turns.ERROR)
-    assert sum(asked[1::2]) == pytest.approx(turns.ERROR / 12)
-
-
-def test_the_last_look_is_the_one_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    lasts: list[bool] = []
-    monkeypatch.setattr(Compared, "look", lambda self, of, *, last: lasts.append(last))
-    Machine(monkeypatch, {ALONE: arm(), "other": arm(20)}).take(GAIN, 2 * SLOT_S * (LOOKS[1] + 3))
-    assert lasts == [False, False, True]
