@@ -37,13 +37,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LEAST_US 10    /* shorter ones are not told */
-#define REST_US 5      /* a shorter rest was a system call that came back at once: it is of the thread's own time */
-#define MOMENT_US 2000 /* without a page: so long ago the last look may be */
-#define ANEW_US 250000 /* with one: then it is taken anew, for the two clocks drift apart, ... */
+#define LEAST_US 10      /* shorter ones are not told */
+#define REST_US 5        /* a shorter rest was a system call that came back at once: it is of the thread's own time */
+#define MOMENT_US 2000   /* without a page: so long ago the last look may be */
+#define ANEW_US 250000   /* with one: then it is taken anew, for the two clocks drift apart, ... */
 #define AGAIN_US 1000000 /* so long a thread does without its page that is switched away from more often than ... */
 #define MOST_SWITCHES 8  /* ... so many times a millisecond, which would cost it 1 % of its time */
-#define DRIFT_SHIFT 17 /* ... by no more than this part: 8 ppm */
+#define DRIFT_SHIFT 17   /* ... by no more than this part: 8 ppm */
 
 static int counts_of_thread(struct cl_tracer_counts *out)
 {
