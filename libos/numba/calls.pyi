@@ -215,7 +215,7 @@ def tcp_ends(stream: _Int, ends: _Words) -> int:
     """Its own end and its peer's into two uint64: ipv4 in the low half, then 16 bits of the port. 0, or -errno."""
 
 def tcp_info(stream: _Int, numbers: _Numbers) -> int:
-    """struct cl_tcp_info (tcp.h) into 32 uint32. 0, or -errno. Blocks the uthread."""
+    """struct cl_tcp_info (tcp.h) into 34 uint32. 0, or -errno. Blocks the uthread."""
 
 def elastic_limit(memory: _Int) -> int:
     """Bytes that an Elastic (its address) may hold now."""

@@ -224,20 +224,27 @@ static bool too_dear(struct cl_tracer *t, uint64_t now)
 void cl_tracer_check(struct cl_tracer *t)
 {
     uint64_t now = cl_tracer_stamp(t);
-    if (t->page_again) {
+    if (t->page_again)
         t->looks = 1;
-        if (now >= t->page_again)
-            open_page(t, now);
-    }
     if (!t->page)
         return;
-    if (too_dear(t, now)) {
-        close_page(t);
-        t->page_again = now + us(t->clock, AGAIN_US);
-    } else if (t->seen.at && brought_back(t) == t->seen.brought_back && now - t->seen.looked < us(t->clock, ANEW_US)) {
+    if (too_dear(t, now))
+        t->page_dear = true; /* it is closed when the thread rests, which it does all the time */
+    if (t->seen.at && brought_back(t) == t->seen.brought_back && now - t->seen.looked < us(t->clock, ANEW_US))
         t->seen.at = now; /* it has run all the time */
-    } else {
+    else
         (void)cl_tracer_look(t, 0);
+}
+
+/* Of a thread that has rested. */
+static CL_NOINLINE void change_page(struct cl_tracer *t, uint64_t now)
+{
+    if (t->page_dear) {
+        close_page(t);
+        t->page_dear = false;
+        t->page_again = now + us(t->clock, AGAIN_US);
+    } else {
+        open_page(t, now);
     }
 }
 
@@ -283,8 +290,10 @@ void cl_tracer_idle(struct cl_tracer *t)
 
 void cl_tracer_rested(struct cl_tracer *t, uint64_t from)
 {
-    uint64_t took = cl_tracer_stamp(t) - from;
+    uint64_t now = cl_tracer_stamp(t), took = now - from;
     t->idle_at = 0;
     if (took > t->rest_ticks)
         t->rested += took;
+    if (cl_unlikely(t->page_dear || (t->page_again && now >= t->page_again)))
+        change_page(t, now);
 }

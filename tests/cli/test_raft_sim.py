@@ -46,4 +46,4 @@ def test_what_it_does_not_take(capsys):
     assert "1 to 9" in capsys.readouterr().err
     for option in ("--seeds", "--steps"):
         assert main(["raft-sim", option, "0"]) == 2
-        assert "is not a whole number from 1 on" in capsys.readouterr().err
+        assert "is not a whole number from 1" in capsys.readouterr().err

@@ -344,7 +344,7 @@ def test_compiled_code_has_every_call_of_stream_sockets(runtime: libos.Runtime) 
     def work(state):  # type: ignore[no-untyped-def]
         wait = 20_000_000_000
         lease, ends, events = np.zeros(4, np.uint64), np.zeros(2, np.uint64), np.zeros(2, np.uint64)
-        info, one, two = np.zeros(32, np.uint32), np.zeros(10, np.uint8), np.zeros(10, np.uint8)
+        info, one, two = np.zeros(34, np.uint32), np.zeros(10, np.uint8), np.zeros(10, np.uint8)
         listener = calls.tcp_listen(state[0], PORT, 4)
         ours = calls.tcp_open(state[0], state[1], PORT, 0, 4711)
         if listener < 0 or ours < 0 or calls.poll_add_tcp(state[2], ours, 8, 1, 5):

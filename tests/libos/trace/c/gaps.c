@@ -360,6 +360,7 @@ static void too_often(void)
         stop(0);
     }
     settle();
+    cl_tracer_rested(t, now);
     CHECK(!t->page && t->page_again);
     run(1100 * US);
     poll();
@@ -375,7 +376,7 @@ static void too_often(void)
     (void)message(50 * US); /* there was one look */
     none();
     run(1000000 * US);
-    poll();
+    cl_tracer_rested(t, now);
     CHECK(!t->page_again);
     t->page = &page;
     t->checked.word = page.lock;
@@ -385,6 +386,7 @@ static void too_often(void)
         stop(0);
     }
     settle();
+    cl_tracer_rested(t, now);
     CHECK(t->page == &page);
 }
 
