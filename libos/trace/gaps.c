@@ -229,23 +229,20 @@ void cl_tracer_check(struct cl_tracer *t)
     if (!t->page)
         return;
     if (too_dear(t, now))
-        t->page_dear = true; /* it is closed when the thread rests, which it does all the time */
+        t->page_again = now + us(t->clock, AGAIN_US); /* closed when the thread rests, which it does all the time */
     if (t->seen.at && brought_back(t) == t->seen.brought_back && now - t->seen.looked < us(t->clock, ANEW_US))
         t->seen.at = now; /* it has run all the time */
     else
         (void)cl_tracer_look(t, 0);
 }
 
-/* Of a thread that has rested. */
+/* Of a thread that has rested, by whose page_again there is something to do. */
 static CL_NOINLINE void change_page(struct cl_tracer *t, uint64_t now)
 {
-    if (t->page_dear) {
+    if (t->page)
         close_page(t);
-        t->page_dear = false;
-        t->page_again = now + us(t->clock, AGAIN_US);
-    } else {
+    else
         open_page(t, now);
-    }
 }
 
 void cl_tracer_stopped(struct cl_tracer *t, uint64_t from, uint64_t to)
@@ -294,6 +291,6 @@ void cl_tracer_rested(struct cl_tracer *t, uint64_t from)
     t->idle_at = 0;
     if (took > t->rest_ticks)
         t->rested += took;
-    if (cl_unlikely(t->page_dear || (t->page_again && now >= t->page_again)))
+    if (cl_unlikely(t->page_again && (t->page || now >= t->page_again)))
         change_page(t, now);
 }

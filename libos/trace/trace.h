@@ -169,8 +169,7 @@ struct cl_tracer {
     int (*waited)(int fd, uint64_t *ns);         /* that */
     int waited_fd;                               /* schedstat of its thread, see proc(5); -1: there is none */
     const struct perf_event_mmap_page *page;     /* of its thread; NULL: there is none */
-    uint64_t page_again;                         /* when there is one again; 0: it was not given up */
-    bool page_dear;                              /* it is to be given up */
+    uint64_t page_again; /* 0; or the page is given up, at the next rest if it is still there, until then */
     struct cl_tracer_checked checked;
     const struct cl_clock *clock;
     struct cl_tracer_seen seen;
