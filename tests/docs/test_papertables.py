@@ -50,8 +50,9 @@ def test_a_value_that_is_no_longer_so_is_replaced() -> None:
 
 
 def test_the_newest_record_counts_and_older_names_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = "\n- `a.b`: bare hand-overs: 0.1; it, 95 % from: 0.2\n\n## echo\n\n| arm | x |\n|---|---:|\n| one | 3 |\n| one | 4 |\n"
-    new = "\n- `a.b`: raw hand-overs: 0.5\n\n## echo\n\n| arm | y |\n|---|---:|\n| one | - |\n| one | 7 |\n\n## kv\n"
+    echo = "\n\n## echo\n\n| arm | {0} |\n|---|---:|\n| one | {1} |\n| one | {2} |\n\n## kv\n"
+    old = "\n- `a.b`: bare hand-overs: 0.1; it, 95 % from: 0.2" + echo.format("x", 3, 4)
+    new = "\n- `a.b`: raw hand-overs: 0.5" + echo.format("y", "-", 7)
     monkeypatch.setattr(papertables, "records", lambda machine: [new, old] if machine == "epyc" else [old])
     assert papertables.values("`a.b`: raw hand-overs", "") == ["", "0.1", "0.5"]
     assert papertables.values("`a.b`: it, 95 % from", "") == ["", "0.2", "0.2"]
