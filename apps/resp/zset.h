@@ -1,5 +1,5 @@
 /* A sorted set: a table of members, and a skip list by (score, member) whose links know how many they pass (Pugh,
- * "A Skip List Cookbook", 1990, section 3.4). A member is one block: key, score and links. */
+ * "A Skip List Cookbook", 1990). A member is one block: key, score and links. */
 #ifndef CORELANE_APPS_RESP_ZSET_H
 #define CORELANE_APPS_RESP_ZSET_H
 

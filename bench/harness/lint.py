@@ -1,6 +1,6 @@
 """The rules that every plot keeps, whatever draws it: a plot that breaks one is not written.
 
-They are what reviewers missed in plots of others (R-HOM-3 and R-NSI-4 in docs/critique.md). A plot says
+They are what reviewers missed in plots of others (docs/critique.md, the evaluation's side). A plot says
 
 - how many requests stand behind it (n), what a message is, which machine and cores it was measured on;
 - what its axes are, in which unit, and of a cumulative distribution in which direction it counts;

@@ -31,7 +31,8 @@ from typing import Any
 
 from ...iokernel import AppConfig
 from ..harness import rig, usage
-from ..harness.numbers import Ratio
+from ..harness.goals import GOALS
+from ..harness.numbers import Ratio, median_interval
 from ..harness.openloop import Point
 from ..harness.plot import Canvas
 from ..harness.session import Session
@@ -142,7 +143,24 @@ def judge(session: Session, got: Mapping[str, Sequence[Point]], shares: Mapping[
         worst = max(found, key=lambda name: found[name].median)
         session.settings.setdefault("figures_from", {})[figure] = worst
         aside |= _bounds(session, got, shares or {}, worst, silent)
-        session.figure(figure, found[worst].median, runs=found[worst].pairs, beside=aside)
+        session.figure(
+            figure, found[worst].median, runs=found[worst].pairs, undecided=_doubt(figure, found), beside=aside
+        )
+
+
+def _doubt(figure: str, found: Mapping[str, Ratio]) -> str:
+    """Why a figure is neither met nor missed, if so. It is missed if the median of one flood is known to be above the
+    goal, and met if those of all are known not to be."""
+    goal, spans = GOALS[figure].goal, []
+    assert goal is not None
+    for name, ratio in found.items():
+        low, high = median_interval(ratio.pairs) or (0.0, math.inf)
+        if low > goal:
+            return ""
+        if high > goal:
+            spans.append(f"{name}: {low:.3g} to {high:.3g} with 95 %")
+    told = f"not known on which side of the goal it lies: {', '.join(spans)}; measure for longer (--seconds)"
+    return told if spans else ""
 
 
 def _bounds(

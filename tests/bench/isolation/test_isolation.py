@@ -30,10 +30,33 @@ def test_the_figure_is_the_median_of_neighbouring_slices():
 
 
 def test_a_share_of_the_core_that_any_neighbour_takes_is_not_in_the_figure_and_stands_beside_it():
-    figure = judged([30, 30, 30], [30, 31, 33], alone=10)
+    figure = judged([30] * 6, [30, 30, 31, 31, 33, 33], alone=10)
     assert figure["value"] == pytest.approx(31 / 30)
     assert figure["met"] is True
     assert figure["beside"] == {"victim_p99_ratio": pytest.approx(3.1)}
+
+
+def test_a_figure_whose_interval_has_the_goal_in_it_is_not_judged() -> None:
+    """Pauses of the host make single ratios of 0.02 and of infinity: the median of seven of them says little."""
+    figure = judged([20] * 7, [0.4, 18, 20, 32, 40, 600, math.inf])
+    assert (figure["value"], figure["met"]) == (pytest.approx(1.6), None)
+    assert "beside small frames: 0.02 to inf with 95 %" in figure["reason"]
+    assert judged([20] * 7, [30] * 6 + [math.inf])["met"] is False
+    assert judged([20] * 7, [20] * 6 + [math.inf])["met"] is None
+    assert judged([20] * 9, [20] * 8 + [math.inf])["met"] is True
+    assert judged([20] * 3, [20] * 3)["met"] is None  # too few to tell
+
+
+def test_one_flood_above_the_goal_misses_it_whatever_is_open_of_others() -> None:
+    session = Session("isolation", seconds=1, cores=[0], progress=io.StringIO())
+    open_one, above = [10.0, 20, 20, 21, 23, 60, 90], [23.0, 25, 25, 26, 27, 60, 90]
+    p99_us = {"alone": [10.0] * 7, isolation.SILENT: [20.0] * 7, **dict.fromkeys(isolation.FLOODS, open_one)}
+    p99_us["beside full frames"] = above
+    isolation.judge(session, {name: [point(1e6, p) for p in each] for name, each in p99_us.items()})
+    assert session.figures["isolation.flood_over_silent"]["met"] is False
+    p99_us["beside full frames"] = [20.0] * 7
+    isolation.judge(session, {name: [point(1e6, p) for p in each] for name, each in p99_us.items()})
+    assert session.figures["isolation.flood_over_silent"]["met"] is None
 
 
 def test_the_figure_is_of_the_worst_flood():
