@@ -1,5 +1,5 @@
-/* Ports of connections that go out (RFC 6056): all there are come one after the other for one peer, and what is used for
- * one says nothing of another's, nor of those of another start.
+/* Ports of connections that go out (RFC 6056): all there are come one after the other for one peer, and what is used
+ * for one says nothing of another's, nor of those of another start.
  *
  * argv[1]: a seed. Prints "ok". */
 #include "libos/net/tcp/ports.h"

@@ -145,8 +145,8 @@ static void without_sack_it_does_so_too(void)
     ends();
 }
 
-/* A recovery that begins with one segment under way has no scoreboard yet: 255 duplicates let out so much behind it that
- * the FIN, which counts as a byte, lies one byte beyond the window. */
+/* A recovery that begins with one segment under way has no scoreboard yet: 255 duplicates let out so much behind it
+ * that the FIN, which counts as a byte, lies one byte beyond the window. */
 static void a_recovery_of_one_segment_is_proportional_too(void)
 {
     open_to(CL_TCPO_WSCALE, 2000);
