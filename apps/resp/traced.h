@@ -1,6 +1,6 @@
 /* What the port's clients wait for, into the runtime's trace: each a message from when the wait began until its reply
  * was given to TCP. Replies that are held (durable.h), by a portion; commands that block on keys (block.h). What a
- * burst of commands itself takes is a message of the connection's turn (libos/net/tcp/turns.c). */
+ * burst of commands itself takes is a message of the connection's turn (libos/net/tcp/traced.h). */
 #ifndef CORELANE_APPS_RESP_TRACED_H
 #define CORELANE_APPS_RESP_TRACED_H
 

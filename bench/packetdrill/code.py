@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -79,7 +80,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "min": min, "max": max,
 
 
 def _parsed(text: str) -> ast.Module:
-    return ast.parse(re.sub(r"\\\n[ \t]*", " ", text).strip())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of backslashes in strings, which mean themselves
+        return ast.parse(re.sub(r"\\\n[ \t]*", " ", text).strip())
 
 
 def needs(text: str) -> list[str]:

@@ -21,7 +21,6 @@ struct question {
     int option;
     int64_t value, rc;
     const char *name;
-    struct cl_tcp_info info;
 };
 
 static void set_now(void *arg)
@@ -30,17 +29,11 @@ static void set_now(void *arg)
     q->rc = q->name ? cl_stream_set_congestion(q->stream, q->name) : cl_stream_set(q->stream, q->option, q->value);
 }
 
-static void info_now(void *arg)
-{
-    struct question *q = arg;
-    q->rc = cl_stream_info(q->stream, &q->info);
-}
-
 /* Whoever works on the connection is helped to get done. */
-static int64_t ask(struct question *q, void (*fn)(void *arg))
+static int64_t ask(struct question *q)
 {
     int rc;
-    while ((rc = cl_posix_run(fn, q)) == 0 && q->rc == -EDEADLK)
+    while ((rc = cl_posix_run(set_now, q)) == 0 && q->rc == -EDEADLK)
         cl_posix_turn_all();
     return rc ? rc : q->rc;
 }
@@ -50,7 +43,7 @@ static int set_option(struct cl_posix_socket *s, int option, int64_t value)
     struct question q = {.stream = cl_load_acquire(&s->stream), .option = option, .value = value};
     s->options |= 1u << option;
     s->option[option] = (int32_t)value;
-    if (q.stream && ask(&q, set_now) == -ENOBUFS) /* of a connection that is over: nothing */
+    if (q.stream && ask(&q) == -ENOBUFS) /* of a connection that is over: nothing */
         cl_posix_say_once("times of keep-alive (TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT) have no effect on a socket: "
                           "others have 32 different ones; use one set of times");
     return 0;
@@ -164,7 +157,7 @@ static int set_congestion(struct cl_posix_socket *s, const char *name, socklen_t
     if (strcmp(text, "newreno") != 0 && strcmp(text, "cubic") != 0 && strcmp(text, "dctcp") != 0)
         cl_posix_say_once("TCP_CONGESTION has no effect on sockets of the dataplane but for reno, cubic and dctcp");
     memcpy(s->congestion, text, sizeof text);
-    return q.stream ? (int)ask(&q, set_now) : 0;
+    return q.stream ? (int)ask(&q) : 0;
 }
 
 /* Of IPv4, and of IPv6, whose addresses are those of IPv4 in disguise here. */
@@ -334,54 +327,13 @@ static int take_error(struct cl_posix_socket *s)
     return __atomic_exchange_n(&s->error_taken, 1, __ATOMIC_RELAXED) ? 0 : -error;
 }
 
-/* States as Linux numbers them (net/tcp_states.h), by those of RFC 9293 in order. */
-static uint8_t linux_state(uint32_t state)
-{
-    static const uint8_t of[] = {TCP_CLOSE,       TCP_LISTEN,    TCP_SYN_SENT,  TCP_SYN_RECV,
-                                 TCP_ESTABLISHED, TCP_FIN_WAIT1, TCP_FIN_WAIT2, TCP_CLOSE_WAIT,
-                                 TCP_CLOSING,     TCP_LAST_ACK,  TCP_TIME_WAIT};
-    return state < sizeof of ? of[state] : TCP_CLOSE;
-}
-
-static int tcp_info(struct cl_posix_socket *s, void *out, socklen_t *len)
-{
-    struct question q = {.stream = cl_load_acquire(&s->stream)};
-    struct tcp_info t = {.tcpi_state = TCP_CLOSE};
-    bool connection = cl_load_acquire(&s->state) > CL_POSIX_LISTENS;
-    if (q.stream && !connection)
-        t.tcpi_state = TCP_LISTEN;
-    if (connection && ask(&q, info_now) == 0) {
-        const struct cl_tcp_info *i = &q.info;
-        t = (struct tcp_info){.tcpi_state = linux_state(i->state),
-                              .tcpi_retransmits = (uint8_t)cl_min(i->retries, 255u),
-                              .tcpi_backoff = (uint8_t)cl_min(i->backoff, 255u),
-                              .tcpi_options = (uint8_t)(i->times * TCPI_OPT_TIMESTAMPS | i->sacks * TCPI_OPT_SACK |
-                                                        i->scales * TCPI_OPT_WSCALE | i->ecn * TCPI_OPT_ECN),
-                              .tcpi_snd_wscale = (uint8_t)i->snd_scale,
-                              .tcpi_rcv_wscale = (uint8_t)i->rcv_scale,
-                              .tcpi_rto = i->rto_us,
-                              .tcpi_snd_mss = i->snd_mss,
-                              .tcpi_rcv_mss = i->rcv_mss,
-                              .tcpi_unacked = i->unacked,
-                              .tcpi_sacked = i->sacked,
-                              .tcpi_lost = i->lost,
-                              .tcpi_rtt = i->rtt_us,
-                              .tcpi_rttvar = i->rtt_var_us,
-                              .tcpi_snd_ssthresh = cl_min(i->ssthresh, (uint32_t)INT32_MAX),
-                              .tcpi_snd_cwnd = i->cwnd,
-                              .tcpi_reordering = 3,
-                              .tcpi_total_retrans = i->resent};
-    }
-    return give(&t, sizeof t, out, len);
-}
-
 /* The longest segment that is sent by a connection, where Linux tells that of the placeholder otherwise. */
 static bool segment_of(struct cl_posix_socket *s, int *bytes)
 {
-    struct question q = {.stream = cl_load_acquire(&s->stream)};
-    if (s->datagram || cl_load_acquire(&s->state) <= CL_POSIX_LISTENS || ask(&q, info_now))
+    struct cl_tcp_info info;
+    if (s->datagram || cl_load_acquire(&s->state) <= CL_POSIX_LISTENS || cl_posix_socket_info(s, &info))
         return false;
-    *bytes = (int)q.info.snd_mss;
+    *bytes = (int)info.snd_mss;
     return true;
 }
 
@@ -428,7 +380,8 @@ int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len
                 (level == IPPROTO_IP && name == IP_MTU && packet_of(s, &number)))) {
         rc = give(&number, sizeof number, value, len);
     } else if (level == IPPROTO_TCP && name == TCP_INFO && !s->datagram && value && len) {
-        rc = tcp_info(s, value, len);
+        *len = cl_posix_socket_numbers(s, value, *len);
+        rc = 0;
     } else {
         rc = (int)cl_linux(SYS_getsockopt, fd, level, name, value, len);
     }
@@ -468,25 +421,25 @@ int cl_posix_fcntl(int fd, int command, int64_t arg)
 /* What was written, and is not acknowledged, or not sent (net/ipv4/tcp.c: tcp_ioctl). */
 static int to_send(struct cl_posix_socket *s, bool unsent, int *out)
 {
-    struct question q = {.stream = cl_load_acquire(&s->stream)};
+    struct cl_tcp_info info;
     uint32_t state = cl_load_acquire(&s->state);
     *out = 0;
     if (state == CL_POSIX_LISTENS)
         return -EINVAL;
-    if (state > CL_POSIX_LISTENS && ask(&q, info_now) == 0)
-        *out = (int)cl_min(unsent ? q.info.unsent : q.info.unacked_bytes, (uint32_t)INT_MAX);
+    if (state > CL_POSIX_LISTENS && cl_posix_socket_info(s, &info) == 0)
+        *out = (int)cl_min(unsent ? info.unsent : info.unacked_bytes, (uint32_t)INT_MAX);
     return 0;
 }
 
 static int to_read(struct cl_posix_socket *s, int *out)
 {
-    struct question q = {.stream = cl_load_acquire(&s->stream)};
+    struct cl_tcp_info info;
     uint32_t state = cl_load_acquire(&s->state);
     *out = s->datagram ? cl_posix_datagram_bytes(s) : 0;
     if (state == CL_POSIX_LISTENS)
         return -EINVAL;
-    if (state > CL_POSIX_LISTENS && ask(&q, info_now) == 0)
-        *out = (int)cl_min(q.info.to_read, (uint32_t)INT_MAX);
+    if (state > CL_POSIX_LISTENS && cl_posix_socket_info(s, &info) == 0)
+        *out = (int)cl_min(info.to_read, (uint32_t)INT_MAX);
     return 0;
 }
 

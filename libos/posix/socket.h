@@ -110,6 +110,8 @@ int cl_posix_socket_shut(struct cl_posix_socket *s);
 bool cl_posix_socket_carries(const struct cl_posix_socket *s);
 /* Of a connection: the numbers of it. -ENOTCONN: it is over. */
 int cl_posix_socket_info(const struct cl_posix_socket *s, struct cl_tcp_info *out);
+/* numbers.c: of any socket of TCP, as Linux' TCP_INFO, so much of it as goes into so many bytes. Returns how many. */
+uint32_t cl_posix_socket_numbers(struct cl_posix_socket *s, void *out, uint32_t bytes);
 /* Of any socket: it was a connection, and that is over as Linux sees it, where TIME_WAIT is nobody's. */
 bool cl_posix_socket_is_over(struct cl_posix_socket *s);
 /* What is ready of it: CL_POLL_* and CL_STREAM_READY_*. */

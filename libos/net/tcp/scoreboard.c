@@ -101,7 +101,8 @@ static bool begin(struct cl_tcp_conn *c)
     struct cl_tcp_board *b = new_board(c);
     if (!b)
         return false;
-    b->all = (struct cl_tcp_board_state){.last = b, .highest = c->one.seq, .dsack_round = c->una};
+    b->all = (struct cl_tcp_board_state){
+        .last = b, .highest = c->one.seq, .dsack_round = c->una, .prr_flight = c->one.len}; /* a recovery may be on */
     b->records[b->to++] = c->one;
     if (c->one.flags & CL_TCP_RECORD_LOST) {
         b->all.lost = c->one.len;
@@ -440,6 +441,8 @@ const char *cl_tcp_board_invariant(const struct cl_tcp_conn *c)
     const struct cl_tcp_board_state *all = &c->board->all;
     if (end != c->nxt || last != all->last)
         return "records are not what is under way";
+    if (all->prr_flight == 0)
+        return "a recovery would be in proportion to nothing";
     if (sacked != all->sacked || sacked_n != all->sacked_n || lost != all->lost)
         return "the scoreboard counts wrong";
     return lost && cl_seq_before(lost_from, all->lost_from) ? "something is lost before what is to be sent" : NULL;

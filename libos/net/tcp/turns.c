@@ -1,10 +1,9 @@
 /* Turns of connections: by kthreads that take ready flows, and by visits of others. See net.h. */
-#include "net.h"
 #include "sockets.h"
+#include "traced.h"
 
 #include "../icmp.h"
 #include "../tcp.h"
-#include "../traced.h"
 #include "../../../runtime/pool.h"
 
 #include <corelane/libos/adopt.h>
@@ -50,28 +49,6 @@ static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struc
     return l && cl_tcp_admit(l) ? l : NULL;
 }
 
-static const uint16_t waits_for[] = {[CL_TCP_STALL_RESEND] = CL_TRACE_WAITS_RESEND,
-                                     [CL_TCP_STALL_WINDOW] = CL_TRACE_WAITS_WINDOW,
-                                     [CL_TCP_STALL_HOLE] = CL_TRACE_WAITS_HOLE};
-
-/* A connection goes on: its kthread's trace tells what for it did not. */
-static void stalled(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c, enum cl_tcp_stall why, uint64_t begin_ns,
-                    uint64_t end_ns, uint32_t n)
-{
-    struct cl_tcp_flow_turn *t = (struct cl_tcp_flow_turn *)turn;
-    const struct cl_flow *flow = cl_tcp_flow(c);
-    const struct cl_clock *clock = t->net->nif->clock;
-    const struct cl_tcp_listener *l = cl_tcp_listener_on(t->net, flow->key.own_port_be);
-    struct cl_trace_stall s = {.end = cl_ns_to_tsc(clock, (int64_t)end_ns),
-                               .ticks = (uint64_t)cl_ns_to_ticks(clock, (int64_t)(end_ns - begin_ns)),
-                               .n = n,
-                               .flow = flow->hash,
-                               .service = l ? l->service : 0,
-                               .what = waits_for[why]};
-    if (t->q->trace)
-        cl_tracer_stalled(t->q->trace, &s);
-}
-
 /* Field by field: to clear it all first costs more than to write it, and so does a copy of what was just written. */
 void cl_tcp_turn_on(struct cl_tcp_net *net, struct cl_tcp_flow_turn *t)
 {
@@ -83,7 +60,7 @@ void cl_tcp_turn_on(struct cl_tcp_net *net, struct cl_tcp_flow_turn *t)
     turn->keep = cl_tcp_keep_frame;
     turn->called = place;
     turn->here = here;
-    turn->stalled = stalled;
+    turn->stalled = cl_tcp_trace_stall;
     turn->twice = (struct cl_tcp_range){0};
     turn->leased = false;
     t->net = net;
@@ -242,73 +219,12 @@ static inline void finish(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, un
         retire(t, b);
 }
 
-/* What a turn is about to take in: when the oldest was picked up, and seen first. */
-struct taken {
-    uint64_t rx_tsc, since;
-    uint32_t flow;
-    uint16_t bytes, own_port_be;
-};
-
-static inline void note_item(const struct cl_netq *q, struct taken *in, const struct cl_tcp_block *b,
-                             const struct cl_rx_item *item, bool first, struct cl_running *running)
-{
-    if (first)
-        *in = (struct taken){.rx_tsc = item->rx_tsc,
-                             .since = cl_netq_since(q, &item->frame, item->rx_tsc),
-                             .flow = b->flow.hash,
-                             .bytes = item->payload_len,
-                             .own_port_be = b->flow.key.own_port_be};
-    if (cl_unlikely(item->traced))
-        running->trace.drawn = true; /* now: its handler's waits are told, too */
-}
-
-/* A turn is over in which its user was called, and was drawn, or late, or has waited. rang: the doorbell's stamp at its
- * end, n_tx: what waited for one then. */
-static CL_NOINLINE void note_turn(const struct cl_tcp_flow_turn *t, const struct taken *in, uint64_t start,
-                                  uint64_t rang, uint32_t n_tx, struct cl_running *running)
-{
-    const struct cl_tcp_listener *l = cl_tcp_listener_on(t->net, in->own_port_be);
-    const struct cl_netq *q = t->q;
-    struct cl_trace_open *open = &running->trace;
-    uint16_t service = l ? l->service : 0;
-    bool sent = q->last_flush_tsc != rang;
-    uint32_t flags =
-        (sent || q->n_tx > n_tx ? CL_TRACE_ANSWERED : 0) | (in->since == in->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0);
-    uint64_t waited = start - in->since, picked = start - in->rx_tsc;
-    if (q->trace->mode == CL_TRACE_FULL && open->drawn && !open->id && !sent && t->tsc - start < CL_TRACER_SOON &&
-        cl_trace_is_plain(waited, picked)) {
-        open->drawn = false;
-        cl_tracer_follow(q->trace, cl_trace_plain(waited, picked, service, flags, in->flow, in->bytes), start, t->tsc);
-        return;
-    }
-    struct cl_trace_end e = {.begin = in->since,
-                             .pickup = in->rx_tsc,
-                             .start = start,
-                             .end = t->tsc,
-                             .sent = sent ? q->last_flush_tsc : 0,
-                             .flags = flags,
-                             .flow = in->flow,
-                             .service = service,
-                             .bytes = in->bytes,
-                             .shared = 1};
-    open->guessed = false;
-    cl_tracer_message(q->trace, open, &e);
-}
-
-/* A turn in which its user was called is a request of what listens. */
-static inline void count_turn(const struct cl_tcp_flow_turn *t, uint16_t own_port_be)
-{
-    const struct cl_tcp_listener *l = cl_tcp_listener_on(t->net, own_port_be);
-    if (l && t->q->trace)
-        cl_tracer_served(t->q->trace, l->service, 1);
-}
-
 static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, struct cl_running *running)
 {
     struct cl_tcp_net *net = t->net;
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
     struct cl_flow_item *items = net->nif->flows->items;
-    struct taken in;
+    struct cl_tcp_taken in;
     unsigned done = 0;
     uint64_t start = t->tsc;
     t->asked = false;
@@ -322,7 +238,7 @@ static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, struct c
     begin(b, t);
     for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(&b->flow)); done++) {
         uint32_t index = (uint32_t)(item - items);
-        note_item(t->q, &in, b, &item->rx, done == 0, running);
+        cl_tcp_trace_item(t->q, &in, b, &item->rx, done == 0, running);
         take_item(t, &b->conn, &item->rx);
         cl_pool_put_one(net->nif->flows->item_pool, t->turn.kthread, index);
     }
@@ -333,13 +249,7 @@ static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, struct c
     uint64_t rang = t->q->last_flush_tsc;
     uint32_t n_tx = t->q->n_tx;
     finish(t, b, done);
-    if (done && t->looked)
-        count_turn(t, in.own_port_be);
-    bool noted = running->trace.drawn || running->trace.id;
-    if (done && t->looked && t->q->trace && cl_unlikely(noted || cl_tracer_late(t->q->trace, in.since, t->tsc)))
-        note_turn(t, &in, start, rang, n_tx, running);
-    else if (cl_unlikely(noted))
-        cl_trace_forget(&running->trace); /* nothing had come, or its user was not called */
+    cl_tcp_trace_turn(t, done ? &in : NULL, start, rang, n_tx, running);
 }
 
 /* The block of a flow whose turn comes after the one that begins now: by then its lines are there. */

@@ -20,6 +20,7 @@ INFO = {"tcpi_snd_cwnd": 10, "tcpi_options": 3, "tcpi_ca_state": 0}
         "assert 5 < tcpi_snd_cwnd <= 10 and not tcpi_ca_state",
         "a = tcpi_snd_cwnd * 2\nassert a == 20\nprint(a)",
         "assert tcpi_snd_cwnd in (9, 10) or 1 / 0",
+        r"assert '\d' == '\\d'",
         "assert max(1, abs(-tcpi_snd_cwnd)) // 3 == 3 if tcpi_options else False",
     ],
 )

@@ -1,9 +1,17 @@
-"""Congestion control by itself."""
+"""Congestion control by itself (libos/net/tcp/cc.h), without a connection: how windows grow and fall."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import pytest
+from cltest.cbuild import ROOT
 
-def test_nothing_of_a_recovery_counts_behind_it(c_program: Callable[..., Callable[..., str]]) -> None:
-    assert c_program("tests/libos/net/tcp/c/cc.c")() == "ok\n"
+PROGRAM = "tests/libos/net/tcp/c/cc.c"
+CASES = re.findall(r"CASE\((\w+)\),", (ROOT / PROGRAM).read_text())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(c_program: Callable[..., Callable[..., str]], case: str) -> None:
+    assert c_program(PROGRAM, one_thread=True)(case) == "ok\n"

@@ -19,6 +19,7 @@ FOUND = {
     74: "a reset with the number of the peer's FIN was challenged",
     100: "the end of a stream was told as an error when a reset came behind it",
     2652: "a reset with a SYN, at the number of the SYN that had opened, ended a connection that was half open",
+    130178553: "the comparison took what lay before data of the handshake for what was next",
 }
 
 Run = Callable[..., str]

@@ -90,7 +90,7 @@ def test_whatever_happens_all_ends_and_no_byte_is_wrong(c_program: Program, what
 
 
 RUNTIME = {  # what makes it a runtime's
-    *("net", "flows", "turns", "arrive", "frames", "open"),
+    *("net", "flows", "turns", "traced", "arrive", "frames", "open"),
     *("sockets", "visits", "accept", "stream", "sockopt", "serve", "bursts"),
 }
 BYTES = ("icmp.h", "segment.h", "runtime/net.h")

@@ -4,8 +4,11 @@
  *   amounts ADDRESS SEQUENCE */
 #include "pairs.h"
 
+#include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -133,8 +136,54 @@ static void far_too_many(void)
     say("TCP_NODELAY", setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &(int){1}, all));
 }
 
-static const struct sequence sequences[] = {
-    {"time_left", time_left}, {"looks", looks}, {"too_many", too_many}, {"far_too_many", far_too_many}, {NULL, NULL}};
+/* TCP_INFO as far as it is looked at here: libc knows the first part only. */
+struct numbers {
+    struct tcp_info first;
+    uint64_t pacing[2], bytes[2];
+    uint32_t segments[2], unsent, least_rtt_us, data_segments[2];
+    uint64_t rate;
+};
+
+static struct numbers numbers_of(int fd)
+{
+    struct numbers n;
+    memset(&n, 0xff, sizeof n);
+    socklen_t len = sizeof n;
+    say("TCP_INFO", getsockopt(fd, IPPROTO_TCP, TCP_INFO, &n, &len));
+    printf("%u bytes\n", (unsigned)len);
+    return n;
+}
+
+/* What libc's struct has no place for: a buffer that is full, and empty again. */
+static void numbers(void)
+{
+    static char data[65536];
+    struct pollfd room;
+    int c, s, left;
+    pair(&c, &s);
+    fcntl(c, F_SETFL, O_NONBLOCK);
+    fcntl(s, F_SETFL, O_NONBLOCK);
+    while (write(c, data, sizeof data) > 0) {
+    }
+    struct numbers n = numbers_of(c);
+    printf("unsent: %d, a round trip: %d, in recovery: %u\n", n.unsent > 0, n.least_rtt_us < 100000000,
+           n.first.tcpi_ca_state);
+    for (ioctl(c, SIOCOUTQ, &left); left; ioctl(c, SIOCOUTQ, &left)) {
+        while (read(s, data, sizeof data) > 0) {
+        }
+        room = (struct pollfd){c, POLLOUT, 0};
+        poll(&room, 1, 10);
+    }
+    n = numbers_of(c);
+    printf("unsent: %u, a rate: %d\n", n.unsent, n.rate > 1000 && n.rate < UINT64_MAX);
+    socklen_t few = 6;
+    say("as much as there is room for", getsockopt(c, IPPROTO_TCP, TCP_INFO, &n, &few));
+    printf("%u bytes\n", (unsigned)few);
+}
+
+static const struct sequence sequences[] = {{"time_left", time_left}, {"looks", looks},
+                                            {"too_many", too_many},   {"far_too_many", far_too_many},
+                                            {"numbers", numbers},     {NULL, NULL}};
 
 int main(int argc, char **argv)
 {

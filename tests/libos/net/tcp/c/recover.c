@@ -145,6 +145,34 @@ static void without_sack_it_does_so_too(void)
     ends();
 }
 
+/* A recovery that begins with one segment under way has no scoreboard yet: 255 duplicates let out so much behind it
+ * that the FIN, which counts as a byte, lies one byte beyond the window. */
+static void a_recovery_of_one_segment_is_proportional_too(void)
+{
+    open_to(CL_TCPO_WSCALE, 2000);
+    write_bytes(MSS);
+    pass(RTT);
+    for (unsigned i = 0; i < 4; i++) /* the first one is of another window */
+        ACK(0);
+    CHECK_EQ(n_sent, 2);
+    was_sent(1, 0, MSS);
+    CHECK(conn()->flags & CL_TCP_RECOVERING);
+    uint32_t behind = conn()->cc.threshold + (UINT8_MAX - 1) * MSS; /* with the first, which is under way, too */
+    write_bytes(behind);
+    begin(a_user);
+    cl_tcp_close(conn());
+    finish(a_user);
+    for (unsigned i = 3; i < UINT8_MAX; i++)
+        ACK(0);
+    CHECK_EQ(conn()->nxt - first, MSS + behind + 1);
+    CHECK_EQ(cl_tcp_in_flight(conn()), conn()->cc.threshold + 1);
+    ACK(0);
+    CHECK(conn()->flags & CL_TCP_RECOVERING);
+    ACK(MSS);
+    CHECK(!(conn()->flags & CL_TCP_RECOVERING));
+    ends();
+}
+
 /* The end of a flight is lost: two round trips, or LEAST_NS of probe.c, later it is sent again. */
 static void the_tail_is_probed(void)
 {
@@ -319,6 +347,7 @@ static const struct recover_case cases[] = {
     CASE(a_lost_retransmission_is_lost_again_at_once),
     CASE(the_window_shrinks_in_proportion),
     CASE(without_sack_it_does_so_too),
+    CASE(a_recovery_of_one_segment_is_proportional_too),
     CASE(the_tail_is_probed),
     CASE(one_segment_is_probed_when_it_may_have_waited),
     CASE(sacks_do_not_put_the_time_out_off),
