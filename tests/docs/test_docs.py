@@ -29,6 +29,8 @@ from cltest.simulator import compile_lab_once
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FLOORS = ("runtime", "drivers", "iokernel", "libos", "apps", "bench", "cli")
+ROOMS = sorted(page for floor in FLOORS for page in (ROOT / floor).rglob("README.md"))
 FENCE = re.compile(r"(?:<!-- not run: (?P<why>.+?) -->\n)?^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S)
 ANSWER = re.compile(r"\S +# ([A-Z]{2}.*)$", re.M)
 RUN = re.compile(r"sh(?: needs=(?P<needs>\S+))?")  # info of a block that is run
@@ -46,6 +48,11 @@ class Block:
     def file(self) -> str | None:
         named = re.search(r"file=(\S+)", self.info)
         return named.group(1) if named else None
+
+
+def name(page: Path) -> str:
+    """A page's name in the tests' names: of a room's page with its folder."""
+    return page.relative_to(ROOT).as_posix() if page in ROOMS else page.name
 
 
 def blocks(page: Path) -> list[Block]:
@@ -83,13 +90,13 @@ def test_fences_are_closed_and_reasons_given(page: Path) -> None:
         assert not (RUN.fullmatch(block.info) and block.why_not == "" and not block.body.strip())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*PAGES, *ROOMS], ids=name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?://|#)([^)#]+)[^)]*\)", page.read_text()):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        assert (page.parent / target).exists(), f"{name(page)} links to {target}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*PAGES, *ROOMS], ids=name)
 def test_lines_of_text_are_not_too_long(page: Path) -> None:
     text = FENCE.sub(lambda m: "\n" * m[0].count("\n"), page.read_text())  # keeps line numbers
     lines = enumerate(text.splitlines(), 1)
