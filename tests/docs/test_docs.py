@@ -108,6 +108,12 @@ def test_every_page_is_in_the_index() -> None:
     assert linked == {p.name for p in PAGES if p.parent.name == "docs"} - {"index.md"}
 
 
+def test_each_term_is_in_the_glossary_once_and_in_its_place() -> None:
+    rows = re.findall(r"^\| (.+?) \|.+\|.+\|$", (ROOT / "docs" / "glossary.md").read_text(), re.M)
+    terms = [row.casefold() for row in rows[1:]]  # without the heads of columns
+    assert terms == sorted(set(terms))
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
 def test_every_page_says_where_it_ends(page: Path) -> None:
     """What a feature does not deal with is said on its page; pages that describe none are named here."""
