@@ -55,6 +55,13 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix() if page in ROOMS else page.name
 
 
+def anchors(page: Path) -> set[str]:
+    """What links to a page's headings end with, as GitHub makes it of their text."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.M)
+    shown = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text) for text in headings]
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in shown}
+
+
 def blocks(page: Path) -> list[Block]:
     return [Block(m["info"].strip(), m["body"], m["why"] or "") for m in FENCE.finditer(page.read_text())]
 
@@ -92,8 +99,10 @@ def test_fences_are_closed_and_reasons_given(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, *ROOMS], ids=name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?://|#)([^)#]+)[^)]*\)", page.read_text()):
-        assert (page.parent / target).exists(), f"{name(page)} links to {target}"
+    for target, heading in re.findall(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)", page.read_text()):
+        to = page.parent / target if target else page
+        assert to.exists(), f"{name(page)} links to {target}"
+        assert not heading or heading in anchors(to), f"{name(page)} links to {target}#{heading}"
 
 
 @pytest.mark.parametrize("page", [*PAGES, *ROOMS], ids=name)
