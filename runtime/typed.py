@@ -5,8 +5,8 @@
 
 A call is held to the function's own annotations before it runs. ConfigError names the parameter, its value and what was
 expected; an unknown name, with the one that is meant, and a missing one are said the same way. Numbers that do not fit
-their C type and texts that cannot be encoded, which only the body finds, too. A text or path ends at its first zero byte
-for C, and would be taken for another one: it is refused if it has one.
+their C type and texts that cannot be encoded, which only the body finds, too. For C a text or path ends at its first
+zero byte: one that has such a byte would be taken for another one, and is refused.
 """
 
 from __future__ import annotations
