@@ -1,9 +1,9 @@
 # make demo    sets up, starts the iokernel and the key-value store, loads them, prints a table and writes a plot
 # make test    sets up, checks style and types, runs every test
 #
-# Other targets: setup build lint types format sanitized test-asan test-tsan soak model clean. PYTHON=python3.12 chooses the interpreter,
-# PYTEST_ARGS="-k ring" goes to pytest, CC=... chooses the C compiler, SOAK_S=600 how long each soak takes, SOAK_TOTAL_S=3600
-# how long all of them may take: those that do not fit are skipped.
+# Other targets: setup build lint types format sanitized test-asan test-tsan soak model clean. PYTHON=python3.12 chooses
+# the interpreter, PYTEST_ARGS="-k ring" goes to pytest, CC=... chooses the C compiler, SOAK_S=600 how long each soak
+# takes, SOAK_TOTAL_S=3600 how long all of them may take: those that do not fit are skipped.
 
 PYTHON ?= python3
 CC ?= gcc
@@ -73,7 +73,8 @@ test-asan: build
 test-tsan: build
 	CORELANE_SANITIZE=tsan $(PY) -m pytest $(WORKERS) -m c_program $(PYTEST_ARGS) $(C_TESTS)
 
-# The interleavings of the hand-over of a core, further than make test goes: minutes and gigabytes each, one after the other.
+# The interleavings of the hand-over of a core, further than make test goes: minutes and gigabytes each, one after the
+# other.
 model: build
 	CORELANE_SOAK_S=$(SOAK_S) $(PY) -m pytest --timeout 0 -n 0 tests/iokernel/cores/test_model.py $(PYTEST_ARGS)
 

@@ -7,10 +7,12 @@ Printed once, as node_exporter's textfile collector wants it, served over HTTP, 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import http.server
 import io
 import ipaddress
+import socket
 import sys
 import threading
 import time
@@ -26,6 +28,7 @@ from .watch import snapshot
 IMPORTS = ("..iokernel._native",)
 _CLIENTS = 16  # of the HTTP server at a time
 _REQUEST_S, _REQUEST_BYTES = 5.0, 16384  # that a client has for its request
+_ROOM_S = 1.0  # for the thread of a client whose connection was ended
 _PAUSE_S = 0.1  # after there was no descriptor for a client, who waits in the kernel's queue
 
 
@@ -98,6 +101,8 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self, where: tuple[str, int], path: str) -> None:
         self.path = path
         self._room = threading.Semaphore(_CLIENTS)
+        self._served: dict[Any, None] = {}  # connections, the oldest first; changed by `_list` alone
+        self._list = threading.Lock()
         self._traces, self._look = Traces(), threading.Lock()
         super().__init__(where, _Handler)
 
@@ -125,22 +130,39 @@ class Server(http.server.ThreadingHTTPServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """On a thread of its own; the connection is closed if there are too many, or no thread is to be had."""
+        """On a thread of its own. If there are too many the oldest makes room: a scrape is over in a moment, so whoever
+        has been here for the longest dawdles. The connection is closed if no thread is to be had."""
         if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            self._end_oldest()
+            if not self._room.acquire(timeout=_ROOM_S):
+                self.shutdown_request(request)
+                return
+        with self._list:
+            self._served[request] = None
         try:
             super().process_request(request, client_address)
         except RuntimeError:
-            self._room.release()
+            self._leave(request)
             self.shutdown_request(request)
+
+    def _end_oldest(self) -> None:
+        """Its thread sees the end of its connection."""
+        with self._list, contextlib.suppress(OSError, StopIteration):  # it has just ended
+            oldest = next(iter(self._served))
+            del self._served[oldest]
+            oldest.shutdown(socket.SHUT_RDWR)
+
+    def _leave(self, request: Any) -> None:
+        with self._list:
+            self._served.pop(request, None)
+        self._room.release()
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """One client, to its end."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._room.release()
+            self._leave(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has gone, or that was too slow, is none of ours."""

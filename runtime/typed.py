@@ -5,7 +5,8 @@
 
 A call is held to the function's own annotations before it runs. ConfigError names the parameter, its value and what was
 expected; an unknown name, with the one that is meant, and a missing one are said the same way. Numbers that do not fit
-their C type and texts that cannot be encoded, which only the body finds, too.
+their C type and texts that cannot be encoded, which only the body finds, too. For C a text or path ends at its first
+zero byte: one that has such a byte would be taken for another one, and is refused.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,6 +52,8 @@ def typed(what: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             for name, value in bound.arguments.items():
                 if name in kinds and not fits(value, kinds[name]):
                     raise ConfigError(what, f"{name} is {_shown(value)}", f"expected {expected(kinds[name])}")
+                if kinds.get(name, Any) is not Any and _has_zero_byte(value):
+                    raise ConfigError(what, f"{name} is {_shown(value)}", "expected no zero byte in it")
             try:
                 return function(*args, **kwargs)
             except OverflowError as error:
@@ -152,6 +156,10 @@ def _all_fit(value: Sequence[Any], args: tuple[Any, ...]) -> bool:
     if len(args) == 2 and args[1] is Ellipsis:
         return all(fits(v, args[0]) for v in value)
     return len(value) == len(args) and all(map(fits, value, args))
+
+
+def _has_zero_byte(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike) and "\0" in os.fsdecode(value)
 
 
 def _is_index(value: Any) -> bool:

@@ -167,15 +167,40 @@ def test_clients_that_dawdle_or_go_keep_nobody_else_out(
             with pytest.raises(urllib.error.HTTPError, match="503"):
                 urllib.request.urlopen("http://{}:{}/metrics".format(*server.server_address[:2]), timeout=10)
             wait_until(lambda: server._room._value == 1)
-            with socket.create_connection(server.server_address[:2]):
-                wait_until(lambda: server._room._value == 0)
-                with socket.create_connection(server.server_address[:2]) as one_too_many:
-                    assert one_too_many.recv(1) == b""
             monkeypatch.setattr(metrics, "_REQUEST_S", 0.0)
             slow.shutdown(socket.SHUT_WR)
         wait_until(lambda: server._room._value == 2)
         server.shutdown()
     assert capsys.readouterr().err == ""
+
+
+def test_where_clients_that_dawdle_have_all_places_the_oldest_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it sends no request or takes no answer."""
+    monkeypatch.setattr(metrics, "_CLIENTS", 2)
+    monkeypatch.setattr(metrics, "_REQUEST_S", 600.0)
+    monkeypatch.setattr(metrics._Handler, "timeout", 600)
+    full = bytes(64 << 20)  # more than sockets hold
+    monkeypatch.setattr(metrics.Server, "metrics", lambda *_, **_more: full)
+    monkeypatch.setattr(exposition, "FORMATS", {exposition.TEXT: lambda found: found})
+    with metrics.Server(("127.0.0.1", 0), str(tmp_path / "absent")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = server.server_address[:2]
+        silent, greedy = (socket.create_connection(where, 60) for _ in range(2))
+        with silent, greedy:
+            greedy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert greedy.recv(4) == b"HTTP"
+            wait_until(lambda: server._room._value == 0)
+            full = b"honest"
+            assert urllib.request.urlopen("http://{}:{}/metrics".format(*where), timeout=60).read() == full
+            assert silent.recv(1) == b""
+            wait_until(lambda: server._room._value == 1)
+            with socket.create_connection(where, 60):
+                wait_until(lambda: server._room._value == 0)
+                assert urllib.request.urlopen("http://{}:{}/metrics".format(*where), timeout=60).read() == full
+        wait_until(lambda: server._room._value == 2 and not server._served)
+        server.shutdown()
 
 
 def test_out_of_descriptors_or_threads_it_waits_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

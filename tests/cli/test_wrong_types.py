@@ -35,6 +35,7 @@ PUBLIC = [
     *(libos.Runtime, libos.c_handler, Iokernel, Store, Session, Client, serve_raft),
     *(memory_link, Tap, AfXdp, Loadgen, Echo, Memcached, Bursty, Closed, Phase, Faults, FaultNic, PcapNic, ReplayNic),
     *(memory_blk, BlkFaults, FaultBlk, FileBlk, create, grow, open_port, Log, format_device),
+    *(Log.create, Log.open, Log.open_area),
 ]
 CANDIDATES = ["text", 3.5, 7, True, object(), [object()], None, b"bytes"]
 
@@ -83,6 +84,25 @@ def test_a_name_that_is_no_parameter(called: Callable[..., Any]) -> None:
 def test_a_missing_parameter() -> None:
     with pytest.raises(CorelaneError, match=r"missing a required argument: 'socket_path' \(its parameters"):
         Iokernel()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda text: Iokernel(text),
+        lambda text: libos.Runtime(text, name="a"),
+        lambda text: libos.Runtime("/nowhere", name=text),
+        lambda text: open_port("/nowhere", name=text),
+        lambda text: Log.create(Path(text), 1 << 20),
+        lambda text: Log.open(text),
+        lambda text: Log.open_area("a", text),
+        lambda text: FileBlk(Path(text)),
+        lambda text: Tap(text),
+    ],
+)
+def test_a_text_with_a_zero_byte_is_not_taken_for_what_is_before_it(call: Callable[[str], object]) -> None:
+    with pytest.raises(CorelaneError, match=r"x\\x00y.*\(expected no zero byte in it\)"):
+        call("x\0y")
 
 
 def test_groups_of_options_refuse_wrong_types_by_themselves() -> None:

@@ -29,6 +29,8 @@ from cltest.simulator import compile_lab_once
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FLOORS = ("runtime", "drivers", "iokernel", "libos", "apps", "bench", "cli")
+ROOMS = sorted(page for floor in FLOORS for page in (ROOT / floor).rglob("README.md"))
 FENCE = re.compile(r"(?:<!-- not run: (?P<why>.+?) -->\n)?^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S)
 ANSWER = re.compile(r"\S +# ([A-Z]{2}.*)$", re.M)
 RUN = re.compile(r"sh(?: needs=(?P<needs>\S+))?")  # info of a block that is run
@@ -46,6 +48,18 @@ class Block:
     def file(self) -> str | None:
         named = re.search(r"file=(\S+)", self.info)
         return named.group(1) if named else None
+
+
+def name(page: Path) -> str:
+    """A page's name in the tests' names: of a room's page with its folder."""
+    return page.relative_to(ROOT).as_posix() if page in ROOMS else page.name
+
+
+def anchors(page: Path) -> set[str]:
+    """What links to a page's headings end with, as GitHub makes it of their text."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.M)
+    shown = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text) for text in headings]
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in shown}
 
 
 def blocks(page: Path) -> list[Block]:
@@ -83,13 +97,15 @@ def test_fences_are_closed_and_reasons_given(page: Path) -> None:
         assert not (RUN.fullmatch(block.info) and block.why_not == "" and not block.body.strip())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*PAGES, *ROOMS], ids=name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?://|#)([^)#]+)[^)]*\)", page.read_text()):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target, heading in re.findall(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)", page.read_text()):
+        to = page.parent / target if target else page
+        assert to.exists(), f"{name(page)} links to {target}"
+        assert not heading or heading in anchors(to), f"{name(page)} links to {target}#{heading}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*PAGES, *ROOMS], ids=name)
 def test_lines_of_text_are_not_too_long(page: Path) -> None:
     text = FENCE.sub(lambda m: "\n" * m[0].count("\n"), page.read_text())  # keeps line numbers
     lines = enumerate(text.splitlines(), 1)
@@ -99,6 +115,12 @@ def test_lines_of_text_are_not_too_long(page: Path) -> None:
 def test_every_page_is_in_the_index() -> None:
     linked = set(re.findall(r"\]\(([\w.-]+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
     assert linked == {p.name for p in PAGES if p.parent.name == "docs"} - {"index.md"}
+
+
+def test_each_term_is_in_the_glossary_once_and_in_its_place() -> None:
+    rows = re.findall(r"^\| (.+?) \|.+\|.+\|$", (ROOT / "docs" / "glossary.md").read_text(), re.M)
+    terms = [row.casefold() for row in rows[1:]]  # without the heads of columns
+    assert terms == sorted(set(terms))
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)

@@ -76,13 +76,13 @@ static void tell(struct cl_raft_node *node, uint32_t to, uint64_t to_incarnation
 /* Who became a member had no room in the log as long as it was none. */
 static void note_member(struct cl_raft_node *node, const struct node_incarnation *known)
 {
-    if (known && !node_life_noted(&node->incarnations, known))
+    if (known && !node_incarnation_noted(&node->incarnations, known))
         node_disk_rewrite(node);
 }
 
 static void tell_member(struct cl_raft_node *node, uint32_t id)
 {
-    const struct node_incarnation *known = node_life_find(&node->incarnations, id);
+    const struct node_incarnation *known = node_incarnation_find(&node->incarnations, id);
     note_member(node, known);
     if (id != node->config.raft.id && (!known || known->told < node->incarnations.count))
         tell(node, id, known ? known->incarnation : 0, true);
@@ -114,12 +114,12 @@ static void make_room(struct cl_raft_node *node, struct node_incarnation *known)
 bool node_incarnation_good(struct cl_raft_node *node, uint32_t from, uint64_t incarnation)
 {
     struct node_incarnations *l = &node->incarnations;
-    const struct node_incarnation *known = node_life_find(l, from);
+    const struct node_incarnation *known = node_incarnation_find(l, from);
     bool same = known && incarnation && known->incarnation == incarnation;
-    if (same && node_life_noted(l, known))
+    if (same && node_incarnation_noted(l, known))
         return true;
     if (same && !(l->put >> (known - l->known) & 1))
-        make_room(node, node_life_find(l, from));
+        make_room(node, node_incarnation_find(l, from));
     cl_count(&node->count.frames_refused, 1);
     if (known && !same) {
         cl_store_relaxed(&node->count.other_incarnation_node, from);
@@ -156,9 +156,9 @@ static bool learn(struct node_incarnations *l, const struct incarnations_frame *
     for (uint32_t i = 0; i < f->count; i++) {
         uint32_t id = get32(f->items + i * ITEM);
         uint64_t incarnation = get64(f->items + i * ITEM + 8);
-        struct node_incarnation *known = node_life_find(l, id);
+        struct node_incarnation *known = node_incarnation_find(l, id);
         if (!known && id)
-            node_life_add(l, id, incarnation);
+            node_incarnation_add(l, id, incarnation);
         else if (known && known != l->known && known->incarnation != incarnation) {
             known->incarnation = 0;
             at_odds = true;
@@ -194,7 +194,7 @@ bool node_incarnations_frame(struct cl_raft_node *node, const uint8_t *data, uin
         (node_first_made(node) && !node_first_good(node, f.from, get64(data + 56))))
         return true;
     stop_if_known(node, &f);
-    struct node_incarnation *from = node_life_find(l, f.from);
+    struct node_incarnation *from = node_incarnation_find(l, f.from);
     if (node->state != CL_RAFT_RUNNING ||
         (from && from->incarnation != f.incarnation && !node_incarnation_good(node, f.from, f.incarnation)) ||
         !node_first_good(node, f.from, get64(data + 56)))
@@ -207,7 +207,7 @@ bool node_incarnations_frame(struct cl_raft_node *node, const uint8_t *data, uin
     bool at_odds = learn(l, &f);
     if (at_odds || l->count != before)
         node_disk_rewrite(node);
-    from = node_life_find(l, f.from);
+    from = node_incarnation_find(l, f.from);
     if (from)
         from->told = f.count;
     if (f.asks || at_odds || f.count < l->count)

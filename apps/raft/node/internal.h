@@ -234,11 +234,11 @@ uint64_t node_incarnations_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_
 void node_incarnations_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES]);
 /* What node_incarnations_put returned is durable, and what it put is what the log has. */
 void node_incarnations_saved(struct cl_raft_node *node, uint64_t put);
-struct node_incarnation *node_life_find(struct node_incarnations *lives, uint32_t id);
+struct node_incarnation *node_incarnation_find(struct node_incarnations *l, uint32_t id);
 /* NULL: there is no room for another one. */
-struct node_incarnation *node_life_add(struct node_incarnations *lives, uint32_t id, uint64_t incarnation);
+struct node_incarnation *node_incarnation_add(struct node_incarnations *l, uint32_t id, uint64_t incarnation);
 /* Whether a restart would know it: it is durable in the log, or there is no log. */
-bool node_life_noted(const struct node_incarnations *lives, const struct node_incarnation *known);
+bool node_incarnation_noted(const struct node_incarnations *l, const struct node_incarnation *known);
 
 /* incarnations.c */
 /* Tell those members that may not know all that this node knows; once in an election timeout. */

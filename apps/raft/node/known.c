@@ -5,7 +5,7 @@
 
 #define NODE_LOGS ((NODE_LOGS_BYTES - 4) / 8)
 
-struct node_incarnation *node_life_find(struct node_incarnations *l, uint32_t id)
+struct node_incarnation *node_incarnation_find(struct node_incarnations *l, uint32_t id)
 {
     for (uint32_t i = 0; i < l->count; i++)
         if (l->known[i].id == id)
@@ -13,7 +13,7 @@ struct node_incarnation *node_life_find(struct node_incarnations *l, uint32_t id
     return NULL;
 }
 
-struct node_incarnation *node_life_add(struct node_incarnations *l, uint32_t id, uint64_t incarnation)
+struct node_incarnation *node_incarnation_add(struct node_incarnations *l, uint32_t id, uint64_t incarnation)
 {
     if (l->count == NODE_INCARNATIONS)
         return NULL;
@@ -23,7 +23,7 @@ struct node_incarnation *node_life_add(struct node_incarnations *l, uint32_t id,
 
 void node_incarnations_new(struct cl_raft_node *node)
 {
-    node_life_add(&node->incarnations, node->config.raft.id, node->config.raft.incarnation);
+    node_incarnation_add(&node->incarnations, node->config.raft.id, node->config.raft.incarnation);
     node->incarnations.noted = node->config.log ? 1 : UINT64_MAX;
 }
 
@@ -77,8 +77,8 @@ void node_incarnations_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS
 {
     struct node_incarnations *l = &node->incarnations;
     for (uint32_t i = 0, n = get32(in); i < n && i < NODE_LOGS; i++)
-        if (!node_life_find(l, get32(in + 4 + 8 * i)))
-            node_life_add(l, get32(in + 4 + 8 * i), get32(in + 8 + 8 * i));
+        if (!node_incarnation_find(l, get32(in + 4 + 8 * i)))
+            node_incarnation_add(l, get32(in + 4 + 8 * i), get32(in + 8 + 8 * i));
     l->noted = l->count < NODE_INCARNATIONS ? (1ull << l->count) - 1 : UINT64_MAX;
 }
 
@@ -87,7 +87,7 @@ void node_incarnations_saved(struct cl_raft_node *node, uint64_t put)
     node->incarnations.noted = put & node->incarnations.put;
 }
 
-bool node_life_noted(const struct node_incarnations *l, const struct node_incarnation *known)
+bool node_incarnation_noted(const struct node_incarnations *l, const struct node_incarnation *known)
 {
     return l->noted >> (known - l->known) & 1;
 }
@@ -101,7 +101,7 @@ int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t in
 {
     const struct node_incarnations *l = &node->incarnations;
     for (const struct node_incarnation *k = l->known; k < l->known + l->count; k++)
-        if (k->id == id && node_life_noted(l, k))
+        if (k->id == id && node_incarnation_noted(l, k))
             return k->incarnation == incarnation;
     return 0;
 }

@@ -187,6 +187,7 @@ class Log(Closing):
         self._begin("the process that forked this one has it open", "use it there")
 
     @staticmethod
+    @typed("make a log")
     def create(path: str | os.PathLike[str], size: int, *, snapshot_bytes: int = 0) -> None:
         """Make a new file of `size` bytes (a multiple of 4096) with an empty log. Of a device: `format_device`."""
         if is_device(path):
@@ -200,6 +201,7 @@ class Log(Closing):
             raise
 
     @classmethod
+    @typed("open a log")
     def open(
         cls,
         path: str | os.PathLike[str],
@@ -222,6 +224,7 @@ class Log(Closing):
             raise
 
     @classmethod
+    @typed("open a log")
     def open_area(
         cls,
         name: str,

@@ -281,9 +281,9 @@ MISTAKES = {
     ),
     "lets those in who came back without a log": Mistake(
         "apps/raft/node/incarnations.c",
-        "const struct node_incarnation *known = node_life_find(l, from);\n"
+        "const struct node_incarnation *known = node_incarnation_find(l, from);\n"
         "    bool same = known && incarnation && known->incarnation == incarnation;",
-        "struct node_incarnation *known = node_life_find(l, from);\n"
+        "struct node_incarnation *known = node_incarnation_find(l, from);\n"
         "    bool same = known && (node->config.log ? known->incarnation == incarnation"
         " : (known->incarnation = incarnation));",
         1000,
@@ -293,9 +293,9 @@ MISTAKES = {
     ),
     "lets those in whose log was made again": Mistake(
         "apps/raft/node/incarnations.c",
-        "const struct node_incarnation *known = node_life_find(l, from);\n"
+        "const struct node_incarnation *known = node_incarnation_find(l, from);\n"
         "    bool same = known && incarnation && known->incarnation == incarnation;",
-        "struct node_incarnation *known = node_life_find(l, from);\n"
+        "struct node_incarnation *known = node_incarnation_find(l, from);\n"
         "    bool same = known && (node->config.log ? (known->incarnation = incarnation)"
         " : known->incarnation == incarnation);",
         1000,
