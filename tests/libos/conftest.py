@@ -3,10 +3,8 @@ such a link for an uplink."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,19 +114,18 @@ def serve() -> Iterator[Callable[..., Served]]:
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Iterator[tuple[Outside, str, Callable[[], Iokernel]]]:
+def outside(socket_path: str) -> Iterator[tuple[Outside, str, Callable[[], Iokernel]]]:
     """A wire, the path of the control socket, and a function that starts an iokernel there."""
-    path = f"/tmp/cl-{os.getpid()}-{tmp_path.name[-20:]}.sock"
     started: list[Iokernel] = []
     inner, outer = memory_link()
 
     def start(**options: Any) -> Iokernel:
-        kernel = Iokernel(path, uplinks=[inner] if not started else [], poll="adaptive", **options)
+        kernel = Iokernel(socket_path, uplinks=[inner] if not started else [], poll="adaptive", **options)
         kernel.start()
         started.append(kernel)
         return kernel
 
-    yield Outside(outer), path, start
+    yield Outside(outer), socket_path, start
     for kernel in started:
         kernel.stop()
     inner.close()

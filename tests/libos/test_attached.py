@@ -61,7 +61,7 @@ def test_a_restart_attaches_again_and_one_that_cannot_leaves_it_closed(outside: 
         runtime = runtime.restart()
     assert runtime.address == before
     kernel.stop()
-    with pytest.raises(CorelaneError, match="attach"):
+    with pytest.raises(CorelaneError, match="no iokernel listens"):
         runtime.restart()
     with pytest.raises(CorelaneError, match="it is closed"):
         runtime.start()

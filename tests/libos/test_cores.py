@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -33,15 +32,14 @@ CPUS = sorted(os.sched_getaffinity(0))
 
 
 @pytest.fixture
-def managed(tmp_path: Path) -> Iterator[tuple[Nic, str, Iokernel]]:
+def managed(socket_path: str) -> Iterator[tuple[Nic, str, Iokernel]]:
     """The wire, the control socket, and an iokernel that manages one worker core."""
-    path = f"/tmp/cl-{os.getpid()}-{tmp_path.name[-12:]}.sock"  # pytest cuts the name of a test's folder
     inner, outer = memory_link()
     kernel = Iokernel(
-        path, uplinks=[inner], poll="adaptive", loop_cpus=[CPUS[0]], worker_cpus=[CPUS[-1]], policy="delay"
+        socket_path, uplinks=[inner], poll="adaptive", loop_cpus=[CPUS[0]], worker_cpus=[CPUS[-1]], policy="delay"
     )
     kernel.start()
-    yield outer, path, kernel
+    yield outer, socket_path, kernel
     kernel.stop()
     inner.close()
     outer.close()

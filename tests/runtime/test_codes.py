@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -10,13 +11,20 @@ from hypothesis import strategies as st
 
 from corelane.runtime import codes
 from corelane.runtime.codes import Code
+from corelane.runtime.memory_files import link_of
 
 ONE = Code(0x1000, 0x1100, "mine.handler", "_ZN4mine7handler", b"\x7fELF of it")
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A file of another name: this process may have one of what it compiled before, and of two the first is read."""
     monkeypatch.setattr(codes, "_file", None)
+    monkeypatch.setattr(codes, "NAME", "corelane-code-of-a-test")
+    monkeypatch.setattr(codes, "LINK", link_of(codes.NAME))
+    yield
+    if codes._file:
+        os.close(codes._file[1])
 
 
 def test_what_is_told_is_read_by_whoever_may() -> None:

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -211,7 +212,8 @@ class SwitchGroup(Group):
     ) -> None:
         super().__init__(folder, netns.add("raft"))
         self.controlled, self.faulty, self.lease = controlled or faulty, faulty, lease
-        self.socket = f"/tmp/cl-{os.getpid()}-{folder.name[-14:]}.sock"
+        self._short = tempfile.TemporaryDirectory(prefix="cl-io-")  # the path of a socket may have 107 bytes
+        self.socket = f"{self._short.name}/s"
         with self.space.entered():
             self._nic = Tap("clraft", address=f"{HOST}/16")
         apps = {f"raft-{i}": AppConfig(ip=ADDRESS[i]) for i in IDS}
@@ -238,6 +240,7 @@ class SwitchGroup(Group):
         super().close()
         self._kernel.stop()
         self._nic.close()
+        self._short.cleanup()
 
 
 class NetnsGroup(Group):

@@ -239,3 +239,10 @@ def test_a_mistake_beside_functions_is_refused(tmp_path):
         all_in_one(str(tmp_path / "twice.c"), {1: [("static int n;", "static int n = 1;")]})
     with pytest.raises(AssertionError, match="has 0 times"):
         all_in_one(str(tmp_path / "twice.c"), {1: [("gone", "")]})
+
+
+def test_no_test_makes_names_in_the_folder_that_all_share():
+    """What it made stayed there where its process was killed: a test has `tmp_path`, and `socket_path` for a socket."""
+    tests = ROOT / "tests"
+    made = [str(path.relative_to(ROOT)) for path in tests.glob("**/*.py") if 'f"/' + "tmp/" in path.read_text()]
+    assert not made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -66,9 +67,10 @@ def kept(seed: int) -> Records:
     draw, out = random.Random(seed), []
     for kind in KINDS:
         wanted = MESSAGES if kind == lib.CL_TRACE_MESSAGE else OTHERS
-        of = [raw for raw in (one(kind, draw) for _ in range(40 * wanted)) if lib.cl_trace_valid(raw)]
+        drawn = (one(kind, draw) for _ in range(40 * wanted))
+        of = list(islice((raw for raw in drawn if lib.cl_trace_valid(raw)), wanted))
         assert len(of) >= wanted // 4, f"of {KINDS[kind]} too few are kept for this to say something"
-        out += of[:wanted]
+        out += of
     return records_of(b"".join(out))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -213,6 +214,15 @@ def test_who_is_at_the_head_of_a_queue() -> None:
 def test_a_file_that_viewers_do_not_read_is_found(event: dict[str, Any], said: str) -> None:
     with pytest.raises(AssertionError, match=said):
         traceevents.check({"traceEvents": [event]})
+
+
+@pytest.mark.parametrize(("begin", "end", "inside"), [(1, 19, True), (11, 15, True), (1, 25, False), (0.5, 5, False)])
+def test_a_flow_outside_of_slices_is_found(begin: float, end: float, inside: bool) -> None:
+    row = {"name": "a", "cat": "c", "pid": 1, "tid": 1}
+    slices = [{"ph": "X", **row, "ts": ts, "dur": dur} for ts, dur in ((1, 19), (2, 3), (30, 2))]
+    flow = [{"ph": "s", **row, "id": "1", "ts": begin}, {"ph": "f", **row, "id": "1", "bp": "e", "ts": end}]
+    with contextlib.nullcontext() if inside else pytest.raises(AssertionError, match="a flow outside of a slice"):
+        traceevents.check({"traceEvents": [*slices, *flow]})
 
 
 def test_the_slowest_come_first() -> None:

@@ -20,10 +20,10 @@ def slot(
     do. What comes meanwhile waits for the end of it."""
     gaps = [gap for gap, likely in ((HOST_GAP_S, host), (burst_s, burst)) if rng.random() < likely]
     hist, level_ns = Hist(), 1e3 * level_us * rng.lognormvariate(0, 0.05)
-    begins = [rng.uniform(0, SLOT_S - gap) for gap in gaps]
+    pauses = [(rng.uniform(0, SLOT_S - gap), gap) for gap in gaps]
     for _ in range(REQUESTS):
         at = rng.uniform(0, SLOT_S)
-        waits_s = max((b + gap - at for b, gap in zip(begins, gaps, strict=True) if b < at < b + gap), default=0.0)
+        waits_s = max((b + gap - at for b, gap in pauses if b < at < b + gap), default=0.0) if pauses else 0.0
         hist.record(round(level_ns * rng.lognormvariate(0, 0.4) + 1e9 * waits_s))
     point = Point(REQUESTS / SLOT_S, REQUESTS / SLOT_S, REQUESTS, REQUESTS, seconds=SLOT_S, hist=hist)
     point.set_percentiles(hist)

@@ -114,20 +114,19 @@ class Group:
 
 
 @pytest.fixture
-def make_group(netns, tmp_path: Path) -> Iterator:
+def make_group(netns, socket_path: str, tmp_path: Path) -> Iterator:
     space = netns.add("raft")
     made: list = []
 
     def make(durable: bool, disk: Path | None = None) -> Group:
-        path = f"/tmp/cl-{os.getpid()}-{tmp_path.name[-14:]}.sock"
         with space.entered():
             nic = Tap("clraft", address=f"{HOST}/16")
         apps = {f"raft-{i}": AppConfig(ip=f"10.77.0.{10 + i}") for i in (1, 2, 3, 4)}
         apps |= {f"ledger-{i}": AppConfig(ip=f"10.77.0.{10 + i}") for i in (1, 2, 3)}
         areas = Areas(open_device(str(disk))) if disk else None
-        kernel = Iokernel(path, uplinks=[nic], poll="block", apps=apps, areas=areas)
+        kernel = Iokernel(socket_path, uplinks=[nic], poll="block", apps=apps, areas=areas)
         kernel.start()
-        group = Group(path, space, tmp_path if durable else None, areas=areas is not None)
+        group = Group(socket_path, space, tmp_path if durable else None, areas=areas is not None)
         made.extend([group, kernel, nic])
         return group
 

@@ -269,12 +269,12 @@ static void churns(bool yield_wait, bool by_mark)
     uint64_t progress, expected[CHURNERS], interrupts, stolen;
     marked = by_mark;
     churn_rounds = 5000000; /* some milliseconds of computing, in slices of the 20 yields between two moves */
-    for (unsigned i = 0; i < CHURNERS; i++)
-        expected[i] = churn_any(i + 1, churn_rounds, &progress);
     start(3, yield_wait, 0);
     if (!marked)
         CHECK_EQ(cl_preemptible_add(__start_batch_text, __stop_batch_text), 0);
-    do {
+    for (;; churn_rounds *= 2) { /* beside others the test may not run until one has computed all of it */
+        for (unsigned i = 0; i < CHURNERS; i++)
+            expected[i] = churn_any(i + 1, churn_rounds, &progress);
         churn_round(expected);
         interrupts = stolen = 0;
         for (unsigned i = 0; i < 3; i++) {
@@ -284,7 +284,9 @@ static void churns(bool yield_wait, bool by_mark)
             stolen += st.stolen_uthreads;
         }
         printf("%llu interrupts, %llu stolen\n", (unsigned long long)interrupts, (unsigned long long)stolen);
-    } while (interrupts == 0 || (stolen == 0 && STEALS));
+        if (interrupts > 0 && (stolen > 0 || !STEALS))
+            break;
+    }
     if (!marked)
         cl_preemptible_remove(__start_batch_text);
     stop(0);
