@@ -24,16 +24,17 @@ from ..goals import GOALS
 from ..numbers import plain as in_json
 from ..openloop import Point, middle
 from ..session import Session
-from ..usage import waited_s
 from .host import Host
 from .pooled import Pooled, pooled
+from .waits import Waits
 
 LOOKS = (8, 16, 32, 64, 128)  # rounds; the last look is when the time is over
 ERROR = 0.025  # on either side
 SHOWN = 0.025  # beside the ratio, likewise
 LOOKED_S = 10.0  # a run that is no shorter has the first look, however long its rounds are
-TAKEN_MOST = 0.002  # of a slot: a fifth of what its p99 tells of
-SLOT_S, SHORTEST_S = 0.2, 0.005  # of an arm; shorter where fewer than SLOTS would find room
+LOST_MOST = 0.005  # of a slot: half of what its p99 tells of
+LEFT_MOST, APART_MOST = 0.5, 0.2  # parts of the slots of an arm that are left out, and by which two arms differ
+SLOT_S, SHORTEST_S = 0.02, 0.005  # of an arm; shorter where fewer than SLOTS would find room
 SLOTS = 20
 SURE = f"{100 * (1 - 2 * SHOWN):g} %"
 MET, MISSED, OPEN = "met", "missed", ""
@@ -42,7 +43,7 @@ MET, MISSED, OPEN = "met", "missed", ""
 @dataclass
 class Slot:
     """A slot of an arm. host_s: what the host took meanwhile of the CPU of which it took most; None: not known.
-    others_s: how long the arm's thread that waited longest was ready, and others had its CPU; 0: none is asked."""
+    others_s: how long others had the CPU of the arm's thread that lost most to them (waits.py)."""
 
     point: Point
     host_s: float | None
@@ -51,7 +52,12 @@ class Slot:
     @property
     def disturbed(self) -> bool:
         """Whether so much was taken that the p99 may be that of it."""
-        return max(self.host_s or 0.0, self.others_s) > TAKEN_MOST * self.point.seconds
+        return self.lost_s > LOST_MOST * self.point.seconds
+
+    @property
+    def lost_s(self) -> float:
+        """What was taken by one of the two."""
+        return max(self.host_s or 0.0, self.others_s)
 
 
 Turn = Sequence[Slot]
@@ -87,6 +93,22 @@ class Compared:
         return {name: sum(slot.disturbed for slot in slots) for name, slots in self.slots.items()}
 
     @property
+    def shares(self) -> dict[str, float]:
+        """The part of its slots that is left out, by arm."""
+        return {name: n / len(self.slots[name]) for name, n in self.left_out.items() if self.slots[name]}
+
+    @property
+    def doubtful(self) -> str:
+        """Why what is left of the arms is not compared with the goal; "" if it is."""
+        shares = self.shares.values()
+        said = " and ".join(f"{100 * share:.0f} % of {name}'s" for name, share in self.shares.items())
+        if max(shares, default=0.0) > LEFT_MOST:
+            return f"of the slots {said} are left out, which is too many: repeat it on a quieter machine"
+        if shares and max(shares) - min(shares) > APART_MOST:
+            return f"of the slots {said} are left out: too far apart to compare what is left"
+        return ""
+
+    @property
     def counted(self) -> int:
         """Turns of which something counts, of the arm that has fewer."""
         return min(sum(not all(slot.disturbed for slot in pair[side]) for pair in self.pairs) for side in (0, 1))
@@ -114,6 +136,8 @@ class Compared:
     def look(self, of: int = 1) -> None:
         """Decide, if the slots tell. of: as many are compared."""
         self.measure()
+        if self.doubtful:
+            return
         goal, looks = GOALS[self.figure], len(LOOKS) + 1
         worse = 0 if goal.sense == "at most" else 1  # the end that misses the goal only if all else does
         sure, all_sure = self.ends(ERROR / looks), self.ends(ERROR / looks / of)
@@ -156,16 +180,17 @@ class Taken:
 
 @dataclass(frozen=True)
 class Arm:
-    """slot: measures one, and keeps the histogram. turn_s: of so much time is a turn, in slots; 0: it is one slot.
-    within: around a turn.
+    """slot(meanwhile): measures one, and keeps the histogram; `meanwhile` is entered while requests are under way.
+    turn_s: of so much time is a turn, in slots; 0: it is one slot. within: around a turn.
 
-    threads: of this process, asked for at each slot. Where all that an arm does to a request is done by these, somebody
-    else who has their CPU says nothing of it, and the slot is left out."""
+    threads: that ask and answer, of any process; if somebody else has their CPU, the slot is left out. own: others that
+    are a part of what the arm does; nothing is left out for these. Both are asked for at each slot."""
 
-    slot: Callable[[], Point]
+    slot: Callable[[AbstractContextManager[object]], Point]
     turn_s: float = 0.0
     within: Callable[[], AbstractContextManager[object]] = nullcontext
     threads: Callable[[], Collection[int]] = tuple
+    own: Callable[[], Collection[int]] = tuple
 
 
 Arms = Mapping[str, Arm]
@@ -232,13 +257,16 @@ def _turn(host: Host, arm: Arm) -> Turn:
 
 
 def _slot(host: Host, arm: Arm) -> Slot:
-    before = host.taken_s()
-    waited = {tid: waited_s(tid) for tid in arm.threads()}
-    point = arm.slot()
-    others = max((waited_s(tid) - had for tid, had in waited.items()), default=0.0)
-    after = host.taken_s()
-    took = None if before is None or after is None else max(after[cpu] - before[cpu] for cpu in after)
-    return Slot(point, took, others)
+    with Waits(arm.threads(), arm.own()) as waits:
+        before = host.taken_s()
+        point = arm.slot(waits.watching())
+        after = host.taken_s()
+    return Slot(point, most(before, after), waits.others_s)
+
+
+def most(before: Mapping[int, float] | None, after: Mapping[int, float] | None) -> float | None:
+    """What the host took between two looks of the CPU of which it took most, s; None: not known."""
+    return None if before is None or after is None else max(after[cpu] - before[cpu] for cpu in after)
 
 
 def _look(done: Taken, of: int) -> None:
@@ -272,7 +300,7 @@ def judge(session: Session, figure: str, done: Taken, *, beside: Mapping[str, fl
     known = {name: one for name, one in done.compared.items() if one.ratio is not None}
     session.settings.setdefault("tails", {})[figure] = {name: said(one) for name, one in done.compared.items()}
     if done.host:
-        session.note(f"{figure}: {done.host}; no slot is left out")
+        session.note(f"{figure}: {done.host}; no slot is left out for it")
     if not known:
         session.figure(
             figure, None, reason="in each slot of an arm the host took a CPU, or others: repeat it on a quieter machine"
@@ -287,6 +315,7 @@ def judge(session: Session, figure: str, done: Taken, *, beside: Mapping[str, fl
     if plain := worst.plain:
         with_it["of all slots"] = plain.value - worst.less
     with_it |= {f"left out, {arm}": float(n) for arm, n in worst.left_out.items()}
+    with_it |= {f"of slots, {arm}": float(len(slots)) for arm, slots in worst.slots.items()}
     session.figure(figure, worst.value, undecided=doubt(done), beside=with_it | dict(beside or {}))
 
 
@@ -294,6 +323,8 @@ def doubt(done: Taken) -> str:
     """Why the figure is not judged, if so."""
     if not done.undecided or any(one.verdict == MISSED for one in done.compared.values()):
         return ""
+    if why := {name: one.doubtful for name, one in done.compared.items() if one.verdict == OPEN and one.doubtful}:
+        return "; ".join(why.values() if len(done.compared) == 1 else (f"{name}: {text}" for name, text in why.items()))
     ends = {name: done.compared[name].ends(SHOWN) for name in done.undecided}
     spans = [f"{name}: {low:.3g} to {high:.3g} with {SURE}" for name, (low, high) in ends.items()]
     return f"not known on which side of the goal it lies: {', '.join(spans)}; measure for longer (--seconds)"
