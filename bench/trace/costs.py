@@ -120,9 +120,7 @@ def _tail(session: Session, figure: str, cycles: turns.Cycles) -> None:
     one.pairs = [([cycle["full"].slot], [cycle["off"].slot]) for cycle in found]
     one.look()
     middle = statistics.median(more - 1 for more in turns.ratios(found, "full", _p99)) if found else math.nan
-    tails.judge(
-        session, figure, tails.Taken({}, {one.name: one}, cycles.host), beside={"of windows in the middle": middle}
-    )
+    tails.judge(session, figure, tails.Taken({}, {one.name: one}), beside={"of windows in the middle": middle})
 
 
 def _row(session: Session, arm: str, found: Sequence[Cycle], mode: str, left_out: int) -> None:
@@ -173,11 +171,11 @@ def _p99(turn: Turn) -> float:
     return turn.p99_us
 
 
-def _served(cores: tuple[int, int], runtime: Runtime, tids: frozenset[int], client: Any) -> Served:
+def _served(runtime: Runtime, tids: frozenset[int], client: Any) -> Served:
     def set_mode(mode: str) -> None:
         runtime.trace = mode
 
-    return Served(cores, tids, set_mode, client)
+    return Served(tids, set_mode, client)
 
 
 @contextlib.contextmanager
@@ -199,7 +197,7 @@ def _udp(cores: tuple[int, int], bind: Any, traffic: Echo | Memcached, port: int
                 load.start_client(near, cpu=cores[0])
                 yield load
 
-        yield _served(cores, runtime, tids, client)
+        yield _served(runtime, tids, client)
 
 
 @contextlib.contextmanager
@@ -227,7 +225,7 @@ def _tcp(cores: tuple[int, int], keys: int) -> Iterator[Served]:
             arrivals = "closed" if under_way else "poisson"  # one under way on each connection
             return link.client("ask", script=space.memcached(), connections=CONNECTIONS, arrivals=arrivals)
 
-        yield _served(cores, link.runtime, link.tids, client)
+        yield _served(link.runtime, link.tids, client)
 
 
 SERVERS = {ECHO: _echo, KV: _kv, TCP: _tcp}

@@ -27,7 +27,8 @@ from ...drivers.nic.loadgen.runs import Result
 from ...runtime.errors import CorelaneError
 from ...runtime.hist import Hist
 from ..harness.openloop import Point
-from ..harness.tails import Host, Slot, Waits, most
+from ..harness.tails import Slot, Waits
+from ..harness.usage import cpu_s
 
 WINDOW_S = 0.002
 SETTLES, COUNTED = 4, 15  # windows of a turn: that are left out, and the others
@@ -55,10 +56,9 @@ class Generator(Protocol):
 
 @dataclass(frozen=True)
 class Served:
-    """A server. cores: the client's and its own. tids: its threads. set_mode: changes the mode, at once.
-    client(under_way): what loads it, with so many requests at a time; 0: in an open loop."""
+    """A server. tids: its threads, of which the lowest polls. set_mode: changes the mode, at once. client(under_way):
+    what loads it, with so many requests at a time; 0: in an open loop."""
 
-    cores: tuple[int, int]
     tids: Collection[int]
     set_mode: Callable[[str], None]
     client: Callable[[int], AbstractContextManager[Generator]]
@@ -81,13 +81,11 @@ Cycle = dict[str, Turn]
 
 @dataclass
 class Cycles:
-    """found: those that are compared; left_out: as many are not. timely: those whose mode was changed in time. host:
-    why what it takes is not known; "" if it is."""
+    """found: those that are compared; left_out: as many are not. timely: those whose mode was changed in time."""
 
     found: list[Cycle] = field(default_factory=list)
     timely: list[Cycle] = field(default_factory=list)
     left_out: int = 0
-    host: str = ""
 
 
 def cycles(
@@ -99,13 +97,12 @@ def cycles(
     clients: Collection[int] = (),
 ) -> Cycles:
     """Cycles of about so much time, in runs of MOST_WINDOWS; at least one run. rate: of a closed loop any. clients:
-    threads of the generator."""
+    threads of the generator, which poll."""
     a_run = MOST_WINDOWS // PER_TURN // len(modes)
-    out = Cycles()
-    with Host(served.cores) as host, Waits({*served.tids, *clients}) as waits:
-        out.host = host.why_not
+    out, polling = Cycles(), {min(served.tids), *clients}
+    with Waits({*served.tids, *clients}) as waits:
         for _ in range(max(1, round(seconds / (WARM_S + a_run * len(modes) * TURN_S)))):
-            for cycle, timely, sound in _run(served, generator, modes, rate, a_run, _Losses(host, waits)):
+            for cycle, timely, sound in _run(served, generator, modes, rate, a_run, _Losses(waits, polling)):
                 out.timely += [cycle] if timely else []
                 out.found += [cycle] if sound else []
                 out.left_out += not sound
@@ -113,22 +110,27 @@ def cycles(
 
 
 class _Losses:
-    """What turns lost to the host and to others, in order."""
+    """What turns lost to the host and to others, in order. A thread that polls and neither ran nor waited for others
+    has lost its CPU to the host."""
 
-    def __init__(self, host: Host, waits: Waits) -> None:
-        self.found: list[tuple[float | None, float]] = []
-        self._host, self._waits = host, waits
-        self._hosts: list[dict[int, float] | None] = []
+    def __init__(self, waits: Waits, polling: Collection[int]) -> None:
+        self.found: list[tuple[float, float]] = []
+        self._waits, self._polling = waits, polling
+        self._idle_s: dict[int, float] = {}
 
     def edge(self, change: Callable[[], None]) -> None:
         """Between two turns, before the first one, and behind the last one."""
-        if self._hosts:
-            others_s = self._waits.end()
+        if self._idle_s:
+            others_s, idle_s = self._waits.end(), self._idle()
+            lost = {tid: idle_s[tid] - had for tid, had in self._idle_s.items()}
+            waited_s = {tid: one.waited_s for tid, one in self._waits.gained.items()}
+            self.found.append((max(s - waited_s.get(tid, 0.0) for tid, s in lost.items()), others_s))
         change()
-        self._hosts.append(self._host.taken_s())
-        if len(self._hosts) > 1:
-            self.found.append((most(*self._hosts[-2:]), others_s))
         self._waits.begin()
+        self._idle_s = self._idle()
+
+    def _idle(self) -> dict[int, float]:
+        return {tid: time.monotonic() - cpu_s(tid) for tid in self._polling}
 
 
 def _run(
@@ -169,7 +171,7 @@ def _await_begin(generator: Generator) -> float:
     return begins_s
 
 
-def _turn(windows: Sequence[Result], host_s: float | None, others_s: float) -> Turn:
+def _turn(windows: Sequence[Result], host_s: float, others_s: float) -> Turn:
     hist, seconds = Hist(), len(windows) * WINDOW_S
     for window in windows:
         hist.merge(Hist.view(window.latency.ptr, window.latency))

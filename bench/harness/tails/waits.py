@@ -5,6 +5,7 @@ given a CPU (/proc/TID/schedstat; struct sched_info in include/linux/sched.h). A
 lock, is not ready: what an arm does to itself so is never in the count. Of the rest is taken off
 
     what the arm's other threads ran that may use the same CPU, those of the kernel for its packets among them
+    what the caller ran, who measures: he wakes to look
     WAKE_S each time that it was given a CPU: an idle CPU takes as long to begin
 
 What is left is the others'. It may be too small, so that a slot counts that should not; an arm is not spared its own.
@@ -52,18 +53,23 @@ class Waits:
                 self._cpus[tid] = os.sched_getaffinity(tid)
                 self._files[tid] = os.open(f"/proc/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         self._had: dict[int, Look] = {}
+        self._caller_s = 0.0
+        self.gained: dict[int, Look] = {}
         self.others_s = 0.0
 
     def begin(self) -> None:
         """From now on. The caller sleeps before: a thread that waits for the caller's CPU is counted when it has it."""
+        self._caller_s = time.thread_time()
         time.sleep(ASIDE_S)
         self._had = self._look()
 
     def end(self) -> float:
-        """Seconds since `begin` in which others had the CPU of the thread that lost most; `others_s` from now on."""
-        now = self._look()
-        gained = {tid: now[tid] - had for tid, had in self._had.items() if tid in now}
-        self.others_s = max((self._of(tid, gained) for tid in self.threads & gained.keys()), default=0.0)
+        """Seconds since `begin` in which others had the CPU of the thread that lost most: `others_s` from now on.
+        `gained` is what the kernel counted of each thread meanwhile."""
+        now, caller_s = self._look(), time.thread_time() - self._caller_s
+        self.gained = {tid: now[tid] - had for tid, had in self._had.items() if tid in now}
+        lost = (self._lost_s(tid) - caller_s for tid in self.threads & self.gained.keys())
+        self.others_s = max((0.0, *lost))
         return self.others_s
 
     @contextlib.contextmanager
@@ -73,9 +79,10 @@ class Waits:
         yield
         self.end()
 
-    def _of(self, tid: int, gained: dict[int, Look]) -> float:
-        own_s = sum(one.ran_s for other, one in gained.items() if other != tid and self._cpus[other] & self._cpus[tid])
-        return max(gained[tid].waited_s - own_s - WAKE_S * gained[tid].times, 0.0)
+    def _lost_s(self, tid: int) -> float:
+        beside = (other for other in self.gained if other != tid and self._cpus[other] & self._cpus[tid])
+        one, own_s = self.gained[tid], sum(self.gained[other].ran_s for other in beside)
+        return one.waited_s - own_s - WAKE_S * one.times
 
     def _look(self) -> dict[int, Look]:
         found = {}

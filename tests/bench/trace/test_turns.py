@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from corelane.bench.harness.tails.waits import Look
 from corelane.bench.trace import turns
 from corelane.bench.trace.costs import _p99, _rps
 from corelane.runtime.hist import Hist
@@ -16,10 +17,8 @@ OF = {"off": (1000, 10.0), "full": (900, 11.0)}  # answered in a window, and p99
 
 
 class Server:
-    """A server, its load and the clock; also the machine. late: the number of a change of mode that comes late. host,
-    others: have a CPU for so much of the time."""
-
-    why_not = ""
+    """A server, its load and the clock. late: the number of a change of mode that comes late. host, others: have a CPU
+    for so much of the time."""
 
     def __init__(self, late: int = -1, host: float = 0.0, others: float = 0.0) -> None:
         self.now, self.late, self.host, self.others, self.had = 100.0, late, host, others, 0.0
@@ -37,13 +36,8 @@ class Server:
             self.now += turns.SETTLES * turns.WINDOW_S
         self.modes.append((self.now, mode))
 
-    def taken_s(self) -> dict[int, float]:
-        return {0: self.now * self.host, 1: 1.0}
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *why: object) -> None: ...
+    def cpu_s(self, tid: int) -> float:
+        return self.now * (1 - self.host - self.others)
 
     def begin(self, rate: float, seconds: float, warmup_s: float, windows: int) -> None:
         self.begins, self.windows = self.now + warmup_s, windows
@@ -71,19 +65,22 @@ class Counts:
 
     def __init__(self, server: Server) -> None:
         self.server, self.since = server, 0.0
+        self.gained: dict[int, Look] = {}
 
     def begin(self) -> None:
         self.since = self.server.now
 
     def end(self) -> float:
-        return (self.server.now - self.since) * self.server.others
+        waited_s = (self.server.now - self.since) * self.server.others
+        self.gained = dict.fromkeys((1, 2), Look(0.0, waited_s, 0))
+        return waited_s
 
 
 def cycles(server: Server, monkeypatch: pytest.MonkeyPatch) -> turns.Cycles:
     monkeypatch.setattr(turns, "time", server)
-    monkeypatch.setattr(turns, "Host", lambda cpus: server)
+    monkeypatch.setattr(turns, "cpu_s", server.cpu_s)
     monkeypatch.setattr(turns, "Waits", lambda tids: contextlib.nullcontext(Counts(server)))
-    served: Any = SimpleNamespace(cores=(0, 1), tids=[1], set_mode=server.set_mode)
+    served: Any = SimpleNamespace(tids=[1], set_mode=server.set_mode)
     generator: Any = server
     return turns.cycles(served, generator, ("off", "full"), 1.0, 0.1, [2])
 
@@ -115,8 +112,8 @@ def test_threads_without_their_cpus_say_nothing(monkeypatch: pytest.MonkeyPatch,
     ("lost", "disturbed"),
     [
         ({}, False),
-        ({"host": 0.003}, False),
-        ({"others": 0.003}, False),
+        ({"host": 0.006}, False),
+        ({"others": 0.006}, False),
         ({"host": 0.02}, True),
         ({"others": 0.02}, True),
     ],
