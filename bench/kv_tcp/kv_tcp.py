@@ -13,15 +13,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ...drivers.linux import netns
 from ..baseline import memcached, redis
-from ..harness import rest, tails, usage
+from ..harness import rest, tails
 from ..harness.distance import FAR, NEAR, ByDistance
 from ..harness.load import Load
 from ..harness.numbers import number, pairwise
@@ -47,7 +45,6 @@ KEYS = 100_000
 CONNECTIONS = 1000
 PIPELINES = (1, 16)
 ROUNDS = 7
-TURN_S = 0.12  # of the tail's; in a short run a turn is a slot
 ITEM_MIB, ITEM_KEYS = 64, 1_000_000  # more keys than fit
 FRACTIONS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1)  # of the peak, in the curve
 HALF = 0.5  # of what memcached carries, at which latency is measured
@@ -150,55 +147,18 @@ def beside_others(
         rates = {server: [p.achieved_rps for p in found[_arm(server, 1)]] for server in ports}
         compare(session, rates, alone, bounds)
         rate = HALF * statistics.median(rates[MEMCACHED])
-        turn_s = TURN_S if session.seconds >= tails.LOOKED_S else 0.0
-        sides = {server: _Asked(pair, server, rate, tails.slot_s(0.4 * seconds)) for server in (OURS, MEMCACHED, ECHO)}
-        asked = {server: tails.Arm(side.slot, turn_s, side.turn, side.threads) for server, side in sides.items()}
-        taken = tails.compare(session, "kv-tcp.p99_gain", asked, {MEMCACHED: OURS}, 0.4 * seconds)
+        how: dict[str, Any] = {"rate": rate, "slot_s": tails.slot_s(0.4 * seconds)}
+        gets = {server: partial(pair.client, ports[server], space.memcached(), CONNECTIONS) for server in ports}
+        asked = {
+            OURS: tails.Asked(gets[OURS], serving=pair.ours, **how),
+            MEMCACHED: tails.Asked(gets[MEMCACHED], pid=pair.pid, **how),
+            ECHO: tails.Asked(partial(pair.veth.client, "ask", connections=CONNECTIONS), serving=pair.veth.ours, **how),
+        }
+        at_half = {name: one.arm(session) for name, one in asked.items()}
+        taken = tails.compare(session, "kv-tcp.p99_gain", at_half, {MEMCACHED: OURS}, 0.4 * seconds)
         kinds.beside(session, pair, ports, space, rows_s)
     tails.rows(session, taken, lambda server: f"{server}, at half of memcached's rate")
     tails.judge(session, "kv-tcp.p99_gain", taken, beside={ECHO: tails.between(taken, MEMCACHED, ECHO)})
-
-
-@dataclass
-class _Asked:
-    """A server of a pair, or the echo, at a rate; in each turn a client of its own, whose first slot warms both."""
-
-    pair: servers.Pair
-    server: str
-    rate: float
-    slot_s: float
-    _tids: frozenset[int] = frozenset()
-    _load: Load | None = None
-
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        rest.demand("a server on a veth pair")
-        before = usage.threads()
-        with self._serving(), self._client() as load:
-            self._tids = tails.since(before) | set(usage.threads(self.pair.pid) if self.server == MEMCACHED else ())
-            self._load = Load(load)
-            self.slot(contextlib.nullcontext())
-            yield
-        self._load = None
-
-    def _serving(self) -> AbstractContextManager[object]:
-        if self.server == MEMCACHED:
-            return contextlib.nullcontext()
-        return self.pair.ours() if self.server == OURS else self.pair.veth.ours()
-
-    def _client(self) -> Any:
-        if self.server == ECHO:
-            return self.pair.veth.client("ask", connections=CONNECTIONS)
-        port = servers.OURS_PORT if self.server == OURS else servers.MEMCACHED_PORT
-        return self.pair.client(port, self.pair.space.memcached(), CONNECTIONS)
-
-    def threads(self) -> frozenset[int]:
-        """Of the client and the server, within a turn."""
-        return self._tids
-
-    def slot(self, meanwhile: AbstractContextManager[object]) -> Point:
-        assert self._load is not None
-        return self._load.measure(self.rate, self.slot_s, meanwhile=meanwhile)
 
 
 def _arm(server: str, pipeline: int) -> str:

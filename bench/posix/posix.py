@@ -14,9 +14,7 @@ import contextlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,7 @@ from ..harness.numbers import number, pairwise
 from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from ..harness.tails import LOOKED_S, Arm, compare, judge, rows, since, slot_s
+from ..harness.tails import Asked, between, compare, judge, rows, slot_s
 from ..http import http
 from ..kv_tcp.scripts import Space
 from ..tcp import links
@@ -52,7 +50,6 @@ KEYS = 10_000
 CONNECTIONS = 100
 ROUNDS = 5
 HALF = 0.5  # of what memcached carries on Linux
-TURN_S = 0.12  # of the tail's; in a short run a turn is a slot
 IDLE_LEAST_S = 0.5  # a server looks at its clock once a second
 GAINS = {"memcached": "posix.memcached_gain", "redis-server": "posix.redis_gain", "nginx": "posix.nginx_gain"}
 WORLDS = (LINUX, OURS)
@@ -106,8 +103,8 @@ def beside_linux(session: Session, space: Space) -> dict[str, list[float]]:
             pair = servers.Pair(stack, session.two_cores, name, space, CONNECTIONS)
             bound = servers.Bound(stack, session.two_cores, CONNECTIONS) if name == "memcached" else None
             rates[name] = _closed(session, pair, name, bound)
-            if name == "memcached":
-                tails(session, pair, HALF * statistics.median(rates[name][LINUX]))
+            if bound:
+                tails(session, pair, bound, HALF * statistics.median(rates[name][LINUX]))
                 idle(session, pair)
         _gain(session, name, rates[name])
     if "nginx" in rates:
@@ -166,49 +163,21 @@ def _closed(
     return rates | {OWN: pair.own}
 
 
-def tails(session: Session, pair: servers.Pair, rate: float) -> None:
-    """memcached at a rate that both carry."""
+def tails(session: Session, pair: servers.Pair, bound: servers.Bound, rate: float) -> None:
+    """memcached at a rate that both carry, and what bounds ours at that."""
     figure = "posix.p99_gain"
     if rate <= 0:
         session.figure(figure, None, reason="memcached carried no load on Linux")
         return
     seconds = SHARES[TAILS] * session.seconds
-    sides = {world: _Asked(pair, world, rate, slot_s(seconds)) for world in WORLDS}
-    turn_s = TURN_S if session.seconds >= LOOKED_S else 0.0
-    arms = {world: Arm(side.slot, turn_s, side.turn, side.threads) for world, side in sides.items()}
+    how: dict[str, Any] = {"rate": rate, "slot_s": slot_s(seconds)}
+    asked = {world: Asked(partial(pair.client, world, "poisson"), pid=pair.pids[world], **how) for world in WORLDS}
+    asked[IN_C] = Asked(bound.client, serving=bound.veth.ours, **how)
+    arms = {name: one.arm(session) for name, one in asked.items()}
     done = compare(session, figure, arms, {LINUX: OURS}, seconds)
-    rows(session, done, lambda world: f"{_arm('memcached', world)}, at half of Linux' rate")
-    judge(session, figure, done)
-
-
-@dataclass
-class _Asked:
-    """memcached on one of the two at a rate; in each turn a client of its own, whose first slot warms both."""
-
-    pair: servers.Pair
-    world: str
-    rate: float
-    slot_s: float
-    _tids: frozenset[int] = frozenset()
-    _load: Load | None = None
-
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        rest.demand("a server on a veth pair")
-        before = usage.threads()
-        with self.pair.client(self.world, "poisson") as load:
-            self._tids, self._load = since(before) | set(usage.threads(self.pair.pids[self.world])), Load(load)
-            self.slot(contextlib.nullcontext())
-            yield
-        self._load = None
-
-    def threads(self) -> frozenset[int]:
-        """Of the client and the server, within a turn."""
-        return self._tids
-
-    def slot(self, meanwhile: AbstractContextManager[object]) -> Point:
-        assert self._load is not None
-        return self._load.measure(self.rate, self.slot_s, meanwhile=meanwhile)
+    names = {world: _arm("memcached", world) for world in WORLDS} | {IN_C: IN_C}
+    rows(session, done, lambda name: f"{names[name]}, at half of Linux' rate")
+    judge(session, figure, done, beside={f"bound: {IN_C}": between(done, LINUX, IN_C)})
 
 
 def idle(session: Session, pair: servers.Pair) -> None:

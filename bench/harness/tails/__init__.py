@@ -4,6 +4,7 @@
     waits.py    how long threads were ready while others had their CPU, by the kernel's counts
     pooled.py   the ratio of the p99 of all requests of two arms, and how well it is known
     turns.py    arms by turns, in slots, until it is known on which side of the goal each ratio lies
+    asked.py    an arm of servers that are asked at a rate
 
 Some per cent of a core are lost to gaps of 0.1 to 8 ms, and a p99 is what a hundredth of the requests see. So the p99
 of a slot with a gap is that of the gap. The slot in the middle forgets them, and with them all harm that an arm does
@@ -16,16 +17,16 @@ itself stays: its sleeps, its locks, its other threads. Where too many slots are
 of the other, nothing is judged. Slots are short, so that a gap takes few requests along.
 """
 
-from .host import Host
+from .asked import Asked
 from .pooled import Pooled, pooled
-from .turns import LOOKED_S, Arm, Compared, Slot, Taken, between, compare, judge, most, rows, slot_s
+from .turns import LOOKED_S, Arm, Compared, Slot, Taken, between, compare, judge, rows, slot_s
 from .waits import Waits, since
 
 __all__ = [
     "LOOKED_S",
     "Arm",
+    "Asked",
     "Compared",
-    "Host",
     "Pooled",
     "Slot",
     "Taken",
@@ -33,7 +34,6 @@ __all__ = [
     "between",
     "compare",
     "judge",
-    "most",
     "pooled",
     "rows",
     "since",

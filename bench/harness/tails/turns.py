@@ -261,10 +261,10 @@ def _slot(host: Host, arm: Arm) -> Slot:
         before = host.taken_s()
         point = arm.slot(waits.watching())
         after = host.taken_s()
-    return Slot(point, most(before, after), waits.others_s)
+    return Slot(point, _most(before, after), waits.others_s)
 
 
-def most(before: Mapping[int, float] | None, after: Mapping[int, float] | None) -> float | None:
+def _most(before: Mapping[int, float] | None, after: Mapping[int, float] | None) -> float | None:
     """What the host took between two looks of the CPU of which it took most, s; None: not known."""
     return None if before is None or after is None else max(after[cpu] - before[cpu] for cpu in after)
 

@@ -5,10 +5,10 @@ given a CPU (/proc/TID/schedstat; struct sched_info in include/linux/sched.h). A
 lock, is not ready: what an arm does to itself so is never in the count. Of the rest is taken off
 
     what the arm's other threads ran that may use the same CPU, those of the kernel for its packets among them
-    what the caller ran, who measures: he wakes to look
     WAKE_S each time that it was given a CPU: an idle CPU takes as long to begin
 
 What is left is the others'. It may be too small, so that a slot counts that should not; an arm is not spared its own.
+The kernel's threads for packets are asked, too: a request waits for them as it does for its server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from ..usage import threads as threads_of
 
-WAKE_S = 5e-6
+WAKE_S = 3e-6
 ASIDE_S = 5e-4
 
 
@@ -44,32 +44,28 @@ class Waits:
     close() when done; a context closes by itself. Cheap to look at: a system call a thread."""
 
     def __init__(self, threads: Collection[int], own: Collection[int] = ()) -> None:
-        self.threads = frozenset(threads)
-        of_kernel = kernels() if threads else ()
+        self.threads = frozenset((*threads, *(kernels() if threads else ())))
         self._files: dict[int, int] = {}
         self._cpus: dict[int, set[int]] = {}
-        for tid in {*threads, *own, *of_kernel}:
+        for tid in self.threads | frozenset(own):
             with contextlib.suppress(OSError):  # it has ended, or nobody counts
                 self._cpus[tid] = os.sched_getaffinity(tid)
                 self._files[tid] = os.open(f"/proc/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         self._had: dict[int, Look] = {}
-        self._caller_s = 0.0
         self.gained: dict[int, Look] = {}
         self.others_s = 0.0
 
     def begin(self) -> None:
         """From now on. The caller sleeps before: a thread that waits for the caller's CPU is counted when it has it."""
-        self._caller_s = time.thread_time()
         time.sleep(ASIDE_S)
         self._had = self._look()
 
     def end(self) -> float:
         """Seconds since `begin` in which others had the CPU of the thread that lost most: `others_s` from now on.
         `gained` is what the kernel counted of each thread meanwhile."""
-        now, caller_s = self._look(), time.thread_time() - self._caller_s
+        now = self._look()
         self.gained = {tid: now[tid] - had for tid, had in self._had.items() if tid in now}
-        lost = (self._lost_s(tid) - caller_s for tid in self.threads & self.gained.keys())
-        self.others_s = max((0.0, *lost))
+        self.others_s = max((0.0, *map(self._lost_s, self.threads & self.gained.keys())))
         return self.others_s
 
     @contextlib.contextmanager

@@ -15,14 +15,9 @@ SERVER, CLIENT, OTHER = 11, 12, 13  # the first two answer and ask; the third is
 CPUS = {SERVER: {1}, CLIENT: {0}, OTHER: {0, 1}}
 
 
-def others_s(
-    monkeypatch: pytest.MonkeyPatch,
-    gained: Mapping[int, Look],
-    cpus: Mapping[int, set[int]] = CPUS,
-    caller_s: float = 0.0,
-) -> float:
-    """What `Waits` says of threads that gained so much, while who looks ran for caller_s."""
-    had, caller = Look(5.0, 2.0, 1000), [3.0, 3.0 + caller_s]
+def others_s(monkeypatch: pytest.MonkeyPatch, gained: Mapping[int, Look], cpus: Mapping[int, set[int]] = CPUS) -> float:
+    """What `Waits` says of threads that gained so much."""
+    had = Look(5.0, 2.0, 1000)
     one = Waits(())
     one.threads, one._cpus = frozenset({SERVER, CLIENT}), {tid: set(cpus[tid]) for tid in cpus}
     looks = [
@@ -30,7 +25,6 @@ def others_s(
         {tid: Look(had.ran_s + g.ran_s, had.waited_s + g.waited_s, had.times + g.times) for tid, g in gained.items()},
     ]
     monkeypatch.setattr(one, "_look", lambda: looks.pop(0))
-    monkeypatch.setattr(waits.time, "thread_time", lambda: caller.pop(0))
     with one.watching():
         pass
     return one.others_s
@@ -50,11 +44,6 @@ def test_what_the_arms_own_threads_ran_is_the_arms(monkeypatch: pytest.MonkeyPat
     gained = {SERVER: Look(0.01, 0.005, 0), CLIENT: Look(0.02, 0.0, 0), OTHER: Look(0.005, 0.0, 0)}
     assert others_s(monkeypatch, gained) == pytest.approx(0, abs=1e-9)
     assert others_s(monkeypatch, gained, CPUS | {OTHER: {0}}) == pytest.approx(0.005)  # it has another CPU
-
-
-def test_who_looks_is_not_among_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    gained = {SERVER: Look(0.01, 0.005, 0), CLIENT: Look(0.02, 0.0, 0)}
-    assert others_s(monkeypatch, gained, caller_s=0.002) == pytest.approx(0.003)
 
 
 def test_a_cpu_that_was_idle_takes_a_while_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,6 +74,10 @@ def test_the_kernels_counts_are_read() -> None:
 
 
 def test_threads_of_the_kernel_are_those_that_do_what_interrupts_leave() -> None:
+    """They are asked beside those that are named."""
+    me = threading.get_native_id()
+    with Waits((me,)) as one:
+        assert one.threads == {me, *waits.kernels()}
     for tid in waits.kernels():
         with open(f"/proc/{tid}/comm") as name:
             assert name.read().startswith("ksoftirqd/")
