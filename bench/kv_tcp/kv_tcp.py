@@ -148,10 +148,10 @@ def beside_others(
         compare(session, rates, alone, bounds)
         rate = HALF * statistics.median(rates[MEMCACHED])
         how: dict[str, Any] = {"rate": rate, "slot_s": tails.slot_s(0.4 * seconds)}
-        gets = {server: partial(pair.client, ports[server], space.memcached(), CONNECTIONS) for server in ports}
+        clients = {server: partial(pair.client, ports[server], space.memcached(), CONNECTIONS) for server in ports}
         asked = {
-            OURS: tails.Asked(gets[OURS], serving=pair.ours, **how),
-            MEMCACHED: tails.Asked(gets[MEMCACHED], pid=pair.pid, **how),
+            OURS: tails.Asked(clients[OURS], serving=pair.ours, **how),
+            MEMCACHED: tails.Asked(clients[MEMCACHED], pid=pair.pid, **how),
             ECHO: tails.Asked(partial(pair.veth.client, "ask", connections=CONNECTIONS), serving=pair.veth.ours, **how),
         }
         at_half = {name: one.arm(session) for name, one in asked.items()}
