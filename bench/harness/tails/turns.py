@@ -8,6 +8,10 @@ which it is not known. What is certain:
     met      the error is of one ratio, ERROR, over all looks together: to take the worst of many for one that is
              within the goal is to be wrong about that one.
     missed   the error is that of any of them: one of many may seem to miss it by chance.
+
+Both by the p99 of all requests. It is that of a few slots where some gaps are not told by anybody, and the few turns
+that have one say too little of how many there could be. So the middle slots must say the same, by an interval of their
+own; or, of an arm that misses the goal, more of its turns must have a stall than of the other's, by an exact test.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from ..numbers import plain as in_json
 from ..openloop import Point, middle
 from ..session import Session
 from .host import Host
-from .pooled import Pooled, pooled
+from .pooled import Pooled, middles, more_often, pooled
 from .waits import Waits
 
 LOOKS = (8, 16, 32, 64, 128)  # rounds; the last look is when the time is over
@@ -37,6 +41,7 @@ LOST_MOST = 0.01  # of a slot: as much as its p99 tells of
 LEFT_MOST, APART_MOST = 0.5, 0.2  # parts of the slots of an arm that are left out, and by which two arms differ
 SLOT_S, SHORTEST_S = 0.02, 0.005  # of an arm; shorter where fewer than SLOTS would find room
 SLOTS = 20
+STALL = 3.0  # a slot whose p99 is so many times that of the middle one
 SURE = f"{100 * (1 - 2 * SHOWN):g} %"
 MET, MISSED, OPEN = "met", "missed", ""
 
@@ -77,6 +82,7 @@ class Compared:
     pairs: list[Pair] = field(default_factory=list)
     verdict: str = OPEN
     ratio: Pooled | None = None
+    middle: Pooled | None = None
 
     @property
     def slots(self) -> dict[str, list[Slot]]:
@@ -126,23 +132,32 @@ class Compared:
 
     @property
     def of_middle_slots(self) -> float:
-        """What it would be of the slot in the middle of each arm, of those that count: it forgets what is seldom, be it
-        the arm's or a gap that nobody told of; nan: an arm has none."""
-        kept = [[slot.point.p99_us for slot in slots if not slot.disturbed] for slots in self.slots.values()]
-        if not all(kept):
-            return math.nan
-        above, below = map(statistics.median, kept)
-        return above / below - self.less
+        """What it would be of the middle slot of each arm, of those that count; nan: an arm has none."""
+        return self.middle.value - self.less if self.middle else math.nan
 
     def ends(self, error: float) -> tuple[float, float]:
         """Beyond each of these `value` should be with that probability at most."""
-        if self.ratio is None:
-            return -math.inf, math.inf
-        return self.ratio.low(error) - self.less, self.ratio.high(error) - self.less
+        return self._ends(self.ratio, error)
+
+    def _ends(self, ratio: Pooled | None, error: float) -> tuple[float, float]:
+        return (ratio.low(error) - self.less, ratio.high(error) - self.less) if ratio else (-math.inf, math.inf)
 
     def measure(self) -> None:
-        """The ratio of the pairs so far."""
+        """The ratios of the pairs so far."""
         self.ratio = _of(self.pairs)
+        kept = [[[slot.point.p99_us for slot in pair[i] if not slot.disturbed] for pair in self.pairs] for i in (0, 1)]
+        self.middle = middles(*kept) if all(map(any, kept)) else None
+
+    def _stalls(self, side: int) -> float:
+        """How likely it is chance that an arm has more turns with a slot of STALL times its middle one's p99 than the
+        other arm has, of the turns of which something counts."""
+        found = []
+        for i in (side, 1 - side):
+            turns = [[slot.point.p99_us for slot in pair[i] if not slot.disturbed] for pair in self.pairs]
+            worst = [max(turn) for turn in turns if turn]
+            middle_us = statistics.median(value for turn in turns for value in turn) if worst else math.inf
+            found += [sum(value > STALL * middle_us for value in worst), len(worst)]
+        return more_often(*found)
 
     def look(self, of: int = 1) -> None:
         """Decide, if the slots tell. of: as many are compared."""
@@ -151,10 +166,11 @@ class Compared:
             return
         goal, looks = GOALS[self.figure], len(LOOKS) + 1
         worse = 0 if goal.sense == "at most" else 1  # the end that misses the goal only if all else does
-        sure, all_sure = self.ends(ERROR / looks), self.ends(ERROR / looks / of)
-        if not goal.met(all_sure[worse]):
+        one, any_one = ERROR / looks, ERROR / looks / of
+        often = not goal.met(self._ends(self.middle, any_one)[worse]) or self._stalls(worse) <= any_one
+        if not goal.met(self.ends(any_one)[worse]) and often:
             self.verdict = MISSED
-        elif goal.met(sure[1 - worse]):
+        elif all(goal.met(self._ends(ratio, one)[1 - worse]) for ratio in (self.ratio, self.middle)):
             self.verdict = MET
 
 

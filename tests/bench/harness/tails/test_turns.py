@@ -285,25 +285,27 @@ def test_chance_decides_nothing(figure: str, level_us: float, never: str) -> Non
     assert right > 10
 
 
-@pytest.mark.parametrize(("seed", "gaps"), [(21, 0.04), (22, 0.3)])
-def test_at_the_goal_gaps_decide_nothing(seed: int, gaps: float) -> None:
+@pytest.mark.parametrize(("seed", "gaps", "told"), [(21, 0.04, True), (22, 0.3, True), (23, 0.04, False)])
+def test_at_the_goal_gaps_decide_nothing(seed: int, gaps: float, told: bool) -> None:
     """Slots with and without gaps of 3 to 7 ms, in which others have the CPU, and levels that differ from turn to turn:
-    a ratio that is the goal itself is taken for better, or for worse, no more often than it may be."""
+    a ratio that is the goal itself is taken for better, or for worse, no more often than it may be. Nor is it if nobody
+    tells of the gaps."""
     rng, verdicts = random.Random(seed), Counter[str]()
     for _ in range(30):
         one = Compared(GAIN, "other", ALONE)
         for n in range(1, 11):
             above, below = (level * rng.lognormvariate(0, 0.1) for level in (20.0, 10.0))
-            one.pairs.append((turn_of(rng, above, gaps), turn_of(rng, below, gaps)))
+            one.pairs.append((turn_of(rng, above, gaps, told), turn_of(rng, below, gaps, told)))
             if n in LOOKS and one.verdict == OPEN:
                 one.look()
         if one.verdict == OPEN:
             one.look()
         verdicts[one.verdict] += 1
     print(verdicts)
-    assert verdicts[MET] <= 2
-    assert verdicts[MISSED] <= 2
+    assert verdicts[MET] <= 1
+    assert verdicts[MISSED] <= 1
 
 
-def turn_of(rng: random.Random, level_us: float, gaps: float) -> list[Slot]:
-    return [slot(rng, level_us, burst=gaps, burst_s=rng.uniform(0.003, 0.007), requests=150) for _ in range(4)]
+def turn_of(rng: random.Random, level_us: float, gaps: float, told: bool) -> list[Slot]:
+    slots = [slot(rng, level_us, burst=gaps, burst_s=rng.uniform(0.003, 0.007), requests=150) for _ in range(4)]
+    return slots if told else [Slot(one.point, 0.0) for one in slots]
