@@ -291,7 +291,7 @@ def test_at_the_goal_gaps_decide_nothing(seed: int, gaps: float, told: bool) -> 
     a ratio that is the goal itself is taken for better, or for worse, no more often than it may be. Nor is it if nobody
     tells of the gaps."""
     rng, verdicts = random.Random(seed), Counter[str]()
-    for _ in range(30):
+    for _ in range(20):
         one = Compared(GAIN, "other", ALONE)
         for n in range(1, 11):
             above, below = (level * rng.lognormvariate(0, 0.1) for level in (20.0, 10.0))
