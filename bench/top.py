@@ -20,13 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
 from typing import IO, Any
 
 from ..runtime.errors import CorelaneError
 from .harness import rig, tails, usage
-from .harness.openloop import guess_peak, search_peak
+from .harness.openloop import Point, guess_peak, search_peak
 from .harness.plot import Canvas
 from .harness.session import Session
 
@@ -51,6 +51,7 @@ def run(session: Session) -> None:
         "checksums": rig.CHECKSUMS,
         "top": f"corelane top --plain, every {DELAY_S:g} s",
     }
+    before = usage.threads()
     with rig.iokernel(["echo", "--port", "9000"], session.two_cores) as made:
         assert made.iokernel is not None
         session.say("peak")
@@ -64,9 +65,15 @@ def run(session: Session) -> None:
         rate = min(HALF * peak, MODEST_RPS)
         session.settings["rate_rps"] = round(rate)
         seconds, turn_s = TURNS * session.seconds, TURN_S if session.seconds >= SHORT_S else 0.0
-        slot = partial(made.load.measure, rate, tails.slot_s(seconds))
+        assert made.process is not None
+        tids = tails.since(before) | set(usage.threads(made.process.pid))
         with looking_on(made.iokernel.socket_path) as top:
-            arms = {ALONE: tails.Arm(slot, turn_s), WATCHED: tails.Arm(slot, turn_s, top.looking)}
+
+            def slot(meanwhile: AbstractContextManager[object]) -> Point:
+                return made.load.measure(rate, tails.slot_s(seconds), meanwhile=meanwhile)
+
+            sides: dict[str, Any] = {ALONE: {}, WATCHED: {"within": top.looking, "own": top.threads}}
+            arms = {name: tails.Arm(slot, turn_s, threads=lambda: tids, **side) for name, side in sides.items()}
             done = tails.compare(session, "top.cost", arms, {WATCHED: ALONE}, seconds)
     tails.rows(session, done)
     tails.judge(session, "top.cost", done, beside={"top's share of a CPU": statistics.median(top.shares)})
@@ -96,6 +103,10 @@ class Top:
             self.shares.append(used / (time.monotonic() - begun))
         finally:
             self._process.send_signal(signal.SIGSTOP)
+
+    def threads(self) -> Collection[int]:
+        """Its own, whose turns are what it costs."""
+        return usage.threads(self._process.pid)
 
     def _await_look(self) -> None:
         had, deadline = os.fstat(self._said.fileno()).st_size, time.monotonic() + STARTS_S

@@ -92,11 +92,6 @@ def cpu_s(tid: int) -> float:
     return time.clock_gettime_ns(~tid << 3 | 4 | 2) / 1e9
 
 
-def waited_s(tid: int) -> float:
-    """Seconds so far in which a thread of this process was ready to run and had no CPU; 0 where nobody says."""
-    return _schedstat_ns(Path(f"/proc/self/task/{tid}"))[1] * 1e-9
-
-
 def _schedstat_ns(base: Path) -> tuple[int | None, int]:
     """How long it ran, and waited for a CPU; None and 0 where the kernel does not say."""
     try:

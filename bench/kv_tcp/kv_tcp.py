@@ -135,11 +135,6 @@ def beside_others(
             ):
                 return Load(load).measure(rate, slot)
 
-        def echo(rate: float, slot: float) -> Point:
-            rest.demand("a server on a veth pair")
-            with pair.veth.ours(), pair.veth.client("ask", connections=CONNECTIONS) as load:
-                return Load(load).measure(rate, slot)
-
         arms: dict[str, Callable[[], Point]] = {}
         slot = 0.6 * seconds / ROUNDS / len(ports) / len(PIPELINES)
         for pipeline in PIPELINES:
@@ -152,11 +147,15 @@ def beside_others(
         rates = {server: [p.achieved_rps for p in found[_arm(server, 1)]] for server in ports}
         compare(session, rates, alone, bounds)
         rate = HALF * statistics.median(rates[MEMCACHED])
-        script = space.memcached()
-        slot = tails.slot_s(0.4 * seconds)
-        asked = {server: tails.Arm(partial(point, server, script, rate, slot)) for server in (OURS, MEMCACHED)}
-        asked[ECHO] = tails.Arm(partial(echo, rate, slot))
-        taken = tails.compare(session, "kv-tcp.p99_gain", asked, {MEMCACHED: OURS}, 0.4 * seconds)
+        how: dict[str, Any] = {"rate": rate, "slot_s": tails.slot_s(0.4 * seconds)}
+        clients = {server: partial(pair.client, ports[server], space.memcached(), CONNECTIONS) for server in ports}
+        asked = {
+            OURS: tails.Asked(clients[OURS], serving=pair.ours, **how),
+            MEMCACHED: tails.Asked(clients[MEMCACHED], pid=pair.pid, **how),
+            ECHO: tails.Asked(partial(pair.veth.client, "ask", connections=CONNECTIONS), serving=pair.veth.ours, **how),
+        }
+        at_half = {name: one.arm(session) for name, one in asked.items()}
+        taken = tails.compare(session, "kv-tcp.p99_gain", at_half, {MEMCACHED: OURS}, 0.4 * seconds)
         kinds.beside(session, pair, ports, space, rows_s)
     tails.rows(session, taken, lambda server: f"{server}, at half of memcached's rate")
     tails.judge(session, "kv-tcp.p99_gain", taken, beside={ECHO: tails.between(taken, MEMCACHED, ECHO)})

@@ -65,7 +65,8 @@ class Pair:
         far = self.veth.far
         where: dict[str, Any] = {"address": far.address, "netns": far.namespace.name, "cpu": cores[1]}
         extra = ["-c", str(connections + 100)]
-        stack.enter_context(Memcached(memory_mib=MEMORY_MIB, port=MEMCACHED_PORT, extra=extra, **where))
+        server = Memcached(memory_mib=MEMORY_MIB, port=MEMCACHED_PORT, extra=extra, **where)
+        self.pid = stack.enter_context(server).pid  # of memcached
         stack.enter_context(Redis(memory_mib=MEMORY_MIB, port=REDIS_PORT, clients=connections + 100, **where))
         self.hold(space)
 

@@ -28,7 +28,7 @@ from ..harness.numbers import number, pairwise
 from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from ..harness.tails import Arm, compare, judge, rows, slot_s
+from ..harness.tails import Asked, between, compare, judge, rows, slot_s
 from ..http import http
 from ..kv_tcp.scripts import Space
 from ..tcp import links
@@ -103,8 +103,8 @@ def beside_linux(session: Session, space: Space) -> dict[str, list[float]]:
             pair = servers.Pair(stack, session.two_cores, name, space, CONNECTIONS)
             bound = servers.Bound(stack, session.two_cores, CONNECTIONS) if name == "memcached" else None
             rates[name] = _closed(session, pair, name, bound)
-            if name == "memcached":
-                tails(session, pair, HALF * statistics.median(rates[name][LINUX]))
+            if bound:
+                tails(session, pair, bound, HALF * statistics.median(rates[name][LINUX]))
                 idle(session, pair)
         _gain(session, name, rates[name])
     if "nginx" in rates:
@@ -163,17 +163,21 @@ def _closed(
     return rates | {OWN: pair.own}
 
 
-def tails(session: Session, pair: servers.Pair, rate: float) -> None:
-    """memcached at a rate that both carry."""
+def tails(session: Session, pair: servers.Pair, bound: servers.Bound, rate: float) -> None:
+    """memcached at a rate that both carry, and what bounds ours at that."""
     figure = "posix.p99_gain"
     if rate <= 0:
         session.figure(figure, None, reason="memcached carried no load on Linux")
         return
     seconds = SHARES[TAILS] * session.seconds
-    arms = {world: Arm(partial(_point, pair, world, rate, slot_s(seconds))) for world in WORLDS}
+    how: dict[str, Any] = {"rate": rate, "slot_s": slot_s(seconds)}
+    asked = {world: Asked(partial(pair.client, world, "poisson"), pid=pair.pids[world], **how) for world in WORLDS}
+    asked[IN_C] = Asked(bound.client, serving=bound.veth.ours, **how)
+    arms = {name: one.arm(session) for name, one in asked.items()}
     done = compare(session, figure, arms, {LINUX: OURS}, seconds)
-    rows(session, done, lambda world: f"{_arm('memcached', world)}, at half of Linux' rate")
-    judge(session, figure, done)
+    names = {world: _arm("memcached", world) for world in WORLDS} | {IN_C: IN_C}
+    rows(session, done, lambda name: f"{names[name]}, at half of Linux' rate")
+    judge(session, figure, done, beside={f"bound: {IN_C}": between(done, LINUX, IN_C)})
 
 
 def idle(session: Session, pair: servers.Pair) -> None:

@@ -109,13 +109,14 @@ class Bound:
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int], connections: int) -> None:
         self.veth, self.connections = links.Veth(stack, cores), connections
 
+    def client(self, arrivals: str = "poisson") -> Any:
+        """The client: a context."""
+        return self.veth.client("ask", connections=self.connections, arrivals=arrivals)
+
     def measure(self, seconds: float) -> Point:
         """What it carries."""
         rest.demand("a server on a veth pair")
-        with (
-            self.veth.ours(),
-            self.veth.client("ask", connections=self.connections, arrivals="closed") as load,
-        ):
+        with self.veth.ours(), self.client("closed") as load:
             return Load(load).measure(0.0, seconds)
 
 

@@ -7,9 +7,8 @@ next one's. What the process has more of memory than before says what the server
 
 An attack is measured twice, one time after the other. The figure is that of the second. During the first one the server
 gets what it keeps for the attacker from the kernel, which it does once in its life: its p99 stands beside, `AT_FIRST`.
-The second is a turn of short slots. All that an attack does to a request is done by the client's thread and the
-server's; so slots in which one of these waited for its CPU are left out (harness/tails). They are short, so that few
-have such a gap.
+The second is a turn of slots. All that an attack does to a request is done by threads of the client and the server, so
+a slot in which somebody else had the CPU of one of these is left out (harness/tails).
 
 Whoever sends as often on the same link and to the same core makes the client wait, whatever he says. So beside stands
 what the client sees next to a neighbour who asks as often as attackers send, and the worst attack over that.
@@ -39,7 +38,8 @@ ATTACK_RPS = 200_000.0
 CONNECTIONS = 100
 ATTACKERS = {"all ports": 100_000}  # connections of an attacker, ...
 ATTACKERS_ELSE = 1000  # ... and of others that have some
-SLOT_S, TURN_S = 0.02, 0.2  # of a turn; a short run's turns are a slot
+FIRST_S, TURN_S = 0.2, 0.2  # of what is measured at first, and of a turn; a short run's turns are a slot
+SHORT = 20  # a short run has room for so many of what is measured at first
 ALONE = "client, not attacked"
 AT_FIRST = "p99_us_at_first"  # a column of the arms
 
@@ -57,7 +57,8 @@ def measure(session: Session, seconds: float) -> None:
         "connections": CONNECTIONS,
         "attackers_connections": {kind: ATTACKERS.get(kind, ATTACKERS_ELSE) for kind in CONNECTED},
     }
-    sides = {_arm(kind): _Beside(session.two_cores, kind, tails.slot_s(seconds)) for kind in kinds}
+    first_s, slot_s = min(FIRST_S, max(seconds / SHORT, 0.005)), tails.slot_s(seconds)
+    sides = {_arm(kind): _Beside(session.two_cores, kind, first_s, slot_s) for kind in kinds}
     turn_s = TURN_S if session.seconds >= tails.LOOKED_S else 0.0
     arms = {name: tails.Arm(side.slot, turn_s, side.turn, side.threads) for name, side in sides.items()}
     done = tails.compare(session, FIGURE, arms, {_arm(kind): ALONE for kind in ATTACKS}, seconds)
@@ -97,6 +98,7 @@ class _Beside:
     cores: tuple[int, int]
     kind: str
     first_s: float
+    slot_s: float
     _tids: frozenset[int] = frozenset()
     _link: links.ServersLink | None = None
     _load: TcpLoad | None = None
@@ -105,9 +107,9 @@ class _Beside:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        before = set(usage.threads())
+        before = usage.threads()
         with links.memory(self.cores) as link, link.client("ask", connections=CONNECTIONS) as load:
-            self._tids = frozenset(set(usage.threads()) - before)
+            self._tids = tails.since(before)
             self._link, self._load = link, load
             load.attack(self.kind, ATTACK_RPS, ATTACKERS.get(self.kind, ATTACKERS_ELSE))
             self._had = usage.own_memory()
@@ -119,11 +121,11 @@ class _Beside:
         """Of the client and the server, within a turn."""
         return self._tids
 
-    def slot(self) -> Point:
+    def slot(self, meanwhile: contextlib.AbstractContextManager[object]) -> Point:
         assert self._load is not None
         assert self._link is not None
         before = self._load.other()
-        point = Load(self._load).measure(RATE, min(self.first_s, SLOT_S))
+        point = Load(self._load).measure(RATE, self.slot_s, meanwhile=meanwhile)
         grown, stack = usage.own_memory() - self._had, self._link.servers.stack()
         gained = {name: count - before[name] for name, count in self._load.other().items()}
         point.extra |= self._extra | {"server_mib": grown / 2**20, "server_connections": stack["begun"] - stack["over"]}

@@ -5,7 +5,7 @@ p99 at half of that. Each cost of throughput is the median of what it is in pair
 does not lie where that median may be, with 95 %. The cost of p99 is that of all requests, by harness/tails.
 
 Beside a cost of throughput: ns of a request without tracing, what is added, and what a stamp for each would cost, which
-short handlers share.
+short handlers share. Beside that of the default: what it adds to a request that is alone, where nothing is shared.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ TIME = {ECHO: 0.4, KV: 0.2, TCP: 0.2}  # of the session's
 HALF = 0.5
 PORT = 9000
 WINDOW = 256  # of a closed loop: the ring is never empty
+LONE = ("off", "sampled")  # modes in which echo answers one request at a time
 CONNECTIONS = 100
 MEMORY_BYTES = 256 << 20
 STAMPS, STAMP_RUNS = 10_000, 20
@@ -61,37 +62,61 @@ def _stamp_ns() -> float:
 def _server(session: Session, name: str, served: Served, seconds: float, stamp_ns: float) -> None:
     """Both loads of a server, the canary before each."""
     modes = MODES[name]
+    seconds /= 3 if name == ECHO else 2
     session.take_canary()
     session.say(f"{name}: throughput, {len(modes)} modes by turns")
-    with _loaded(served, closed=True) as (client, tids):
-        busy = turns.cycles(served, client, modes, 1.0, seconds / 2, tids)
+    with _loaded(served, WINDOW) as (client, tids):
+        busy = turns.cycles(served, client, modes, 1.0, seconds, tids)
     if not busy.found:
         session.skip(name, f"all of {busy.left_out} cycles were disturbed")
         return
     rate = HALF * turns.middle(busy.found, modes[0], _rps)
     session.take_canary()
     session.say(f"{name}: p99 at {rate:,.0f} requests/s, by turns")
-    with _loaded(served, closed=False) as (client, tids):
-        half = turns.cycles(served, client, modes, rate, seconds / 2, tids)
+    with _loaded(served, 0) as (client, tids):
+        half = turns.cycles(served, client, modes, rate, seconds, tids)
     for load, cycles in (("closed loop", busy), ("half load", half)):
         for mode in modes:
             _row(session, f"{name}, {mode}, {load}", cycles.found, mode, cycles.left_out)
-    _throughput(session, name, busy.found, stamp_ns)
-    _tail(session, f"trace.{NAMES[name]}p99_cost", half.timely)
+    lone = _lone(session, served, seconds) if name == ECHO else {}
+    _throughput(session, name, busy.found, stamp_ns, lone)
+    _tail(session, f"trace.{NAMES[name]}p99_cost", half)
+
+
+def _lone(session: Session, served: Served, seconds: float) -> dict[str, float]:
+    """What a request takes that is alone, and what the default adds to it: the client sends it when it has the answer
+    to the one before."""
+    session.take_canary()
+    session.say("echo: one request under way, by turns")
+    with _loaded(served, 1) as (client, tids):
+        cycles = turns.cycles(served, client, LONE, 1.0, seconds, tids)
+    if not cycles.found:
+        return {}
+    for mode in LONE:
+        _row(session, f"{ECHO}, {mode}, one under way", cycles.found, mode, cycles.left_out)
+    off, sampled = LONE
+    more = [ratio - 1 for ratio in turns.ratios(cycles.found, off, _rps, sampled)]
+    told = {
+        "ns a lone request, off": 1e9 / turns.middle(cycles.found, off, _rps),
+        "added to it": statistics.median(more),
+    }
+    if interval := median_interval(more):
+        told |= {"added to it, 95 % from": interval[0], "added to it, 95 % to": interval[1]}
+    return told
 
 
 @contextlib.contextmanager
-def _loaded(served: Served, *, closed: bool) -> Iterator[tuple[turns.Generator, tuple[int, ...]]]:
+def _loaded(served: Served, under_way: int) -> Iterator[tuple[turns.Generator, frozenset[int]]]:
     """A client, and its threads."""
-    before = set(usage.threads())
-    with served.client(closed) as client:
-        yield client, tuple(set(usage.threads()) - before)
+    before = usage.threads()
+    with served.client(under_way) as client:
+        yield client, tails.since(before)
 
 
-def _tail(session: Session, figure: str, found: Sequence[Cycle]) -> None:
+def _tail(session: Session, figure: str, cycles: turns.Cycles) -> None:
     """What is added to the p99 of all requests. Beside it what is added in pairs of turns, of the window in the
     middle."""
-    one = tails.Compared(figure, "full", "off", less=1.0)
+    found, one = cycles.timely, tails.Compared(figure, "full", "off", less=1.0)
     one.pairs = [([cycle["full"].slot], [cycle["off"].slot]) for cycle in found]
     one.look()
     middle = statistics.median(more - 1 for more in turns.ratios(found, "full", _p99)) if found else math.nan
@@ -110,13 +135,16 @@ def _row(session: Session, arm: str, found: Sequence[Cycle], mode: str, left_out
         )
 
 
-def _throughput(session: Session, name: str, found: Sequence[Cycle], stamp_ns: float) -> None:
+def _throughput(
+    session: Session, name: str, found: Sequence[Cycle], stamp_ns: float, sampled: dict[str, float]
+) -> None:
+    """sampled: what stands beside the cost of that mode."""
     off_ns = 1e9 / turns.middle(found, "off", _rps)
     for mode in MODES[name][1:]:
         lost = [1 - ratio for ratio in turns.ratios(found, mode, _rps)]
         more_ns = [1e9 / _rps(cycle[mode]) - 1e9 / _rps(cycle["off"]) for cycle in found]
         beside = {"ns a request, off": off_ns, "ns more": statistics.median(more_ns)}
-        beside |= {"one stamp a request": stamp_ns / (off_ns + stamp_ns)} if mode == "full" else {}
+        beside |= {"one stamp a request": stamp_ns / (off_ns + stamp_ns)} if mode == "full" else sampled
         figure = "trace.sampled_cost" if mode == "sampled" else f"trace.{NAMES[name]}throughput_cost"
         _figure(session, figure, lost, beside)
 
@@ -147,7 +175,7 @@ def _served(runtime: Runtime, tids: frozenset[int], client: Any) -> Served:
     def set_mode(mode: str) -> None:
         runtime.trace = mode
 
-    return Served(min(tids), set_mode, client)
+    return Served(tids, set_mode, client)
 
 
 @contextlib.contextmanager
@@ -156,10 +184,10 @@ def _udp(cores: tuple[int, int], bind: Any, traffic: Echo | Memcached, port: int
     with rig.linked() as (near, far), rig.started(far, cores[1], bind) as (runtime, tids):
 
         @contextlib.contextmanager
-        def client(closed: bool) -> Iterator[Loadgen]:
+        def client(under_way: int) -> Iterator[Loadgen]:
             with Loadgen(
                 traffic,
-                arrivals=Closed(WINDOW) if closed else "poisson",
+                arrivals=Closed(under_way) if under_way else "poisson",
                 source=Source(ip=rig.CLIENT_IP),
                 server_ip=rig.SERVER_IP,
                 server_mac=runtime.mac,
@@ -193,8 +221,8 @@ def _tcp(cores: tuple[int, int], keys: int) -> Iterator[Served]:
     bind = partial(servers.bind, space=space, connections=CONNECTIONS)
     with links.serving(cores, bind, port=servers.OURS_PORT) as link:
 
-        def client(closed: bool) -> contextlib.AbstractContextManager[Any]:
-            arrivals = "closed" if closed else "poisson"
+        def client(under_way: int) -> contextlib.AbstractContextManager[Any]:
+            arrivals = "closed" if under_way else "poisson"  # one under way on each connection
             return link.client("ask", script=space.memcached(), connections=CONNECTIONS, arrivals=arrivals)
 
         yield _served(link.runtime, link.tids, client)

@@ -5,31 +5,30 @@ side, and what the machine does for longer than that is in both. The first windo
 holds from the next millisecond on, and who changes it has one of the two cores meanwhile. Of the others the one in
 the middle counts: the machine's gaps, which take a core for a part of a millisecond or some, are in few of them.
 
-A cycle, which has each mode once, is left out if its mode was changed too late, or if the server's thread was without
-its CPU for more than LOST of a turn. The other cycles are compared pair by pair (`ratios`).
+A cycle, which has each mode once, is left out if its mode was changed too late, or if the host or others had the CPU of
+the server or the client for more than LOST of a turn. The other cycles are compared pair by pair (`ratios`).
 
 Of the tail all requests of the windows that count are compared (harness/tails), and no cycle is left out but those
-whose mode was changed too late, and those in which the host took the server's CPU or the client's: its thread, which
-polls, neither ran nor waited for others meanwhile, by the guest's clocks.
+whose mode was changed too late; of the others the slots in which a CPU was taken.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from ...drivers.nic.loadgen.runs import Result
 from ...runtime.errors import CorelaneError
 from ...runtime.hist import Hist
 from ..harness.openloop import Point
-from ..harness.tails import Slot
-from ..harness.usage import cpu_s, waited_s
+from ..harness.tails import Slot, Waits
+from ..harness.usage import cpu_s
 
 WINDOW_S = 0.002
 SETTLES, COUNTED = 4, 15  # windows of a turn: that are left out, and the others
@@ -57,11 +56,12 @@ class Generator(Protocol):
 
 @dataclass(frozen=True)
 class Served:
-    """A server. tid: of its thread. set_mode: changes the mode, at once. client(closed): what loads it."""
+    """A server. tids: its threads, of which the lowest polls. set_mode: changes the mode, at once. client(under_way):
+    what loads it, with so many requests at a time; 0: in an open loop."""
 
-    tid: int
+    tids: Collection[int]
     set_mode: Callable[[str], None]
-    client: Callable[[bool], AbstractContextManager[Generator]]
+    client: Callable[[int], AbstractContextManager[Generator]]
 
 
 @dataclass(frozen=True)
@@ -89,70 +89,76 @@ class Cycles:
 
 
 def cycles(
-    served: Served, generator: Generator, modes: Sequence[str], rate: float, seconds: float, clients: Sequence[int] = ()
+    served: Served,
+    generator: Generator,
+    modes: Sequence[str],
+    rate: float,
+    seconds: float,
+    clients: Collection[int] = (),
 ) -> Cycles:
     """Cycles of about so much time, in runs of MOST_WINDOWS; at least one run. rate: of a closed loop any. clients:
-    threads that poll for the generator."""
+    threads of the generator, which poll."""
     a_run = MOST_WINDOWS // PER_TURN // len(modes)
-    out = Cycles()
-    for _ in range(max(1, round(seconds / (WARM_S + a_run * len(modes) * TURN_S)))):
-        for cycle, timely, sound in _run(served, generator, modes, rate, a_run, (served.tid, *clients)):
-            out.timely += [cycle] if timely else []
-            out.found += [cycle] if sound else []
-            out.left_out += not sound
+    out, polling = Cycles(), {min(served.tids), *clients}
+    with Waits({*served.tids, *clients}) as waits:
+        for _ in range(max(1, round(seconds / (WARM_S + a_run * len(modes) * TURN_S)))):
+            for cycle, timely, sound in _run(served, generator, modes, rate, a_run, _Losses(waits, polling)):
+                out.timely += [cycle] if timely else []
+                out.found += [cycle] if sound else []
+                out.left_out += not sound
     return out
 
 
+class _Losses:
+    """What turns lost to the host and to others, in order. A thread that polls and neither ran nor waited for others
+    has lost its CPU to the host."""
+
+    def __init__(self, waits: Waits, polling: Collection[int]) -> None:
+        self.found: list[tuple[float, float]] = []
+        self._waits, self._polling = waits, polling
+        self._idle_s: dict[int, float] = {}
+
+    def edge(self, change: Callable[[], None]) -> None:
+        """Between two turns, before the first one, and behind the last one."""
+        if self._idle_s:
+            others_s, idle_s = self._waits.end(), self._idle()
+            lost = {tid: idle_s[tid] - had for tid, had in self._idle_s.items()}
+            waited_s = {tid: one.waited_s for tid, one in self._waits.gained.items()}
+            self.found.append((max(s - waited_s.get(tid, 0.0) for tid, s in lost.items()), others_s))
+        change()
+        self._waits.begin()
+        self._idle_s = self._idle()
+
+    def _idle(self) -> dict[int, float]:
+        return {tid: time.monotonic() - cpu_s(tid) for tid in self._polling}
+
+
 def _run(
-    served: Served, generator: Generator, modes: Sequence[str], rate: float, n: int, tids: Sequence[int]
+    served: Served, generator: Generator, modes: Sequence[str], rate: float, n: int, losses: _Losses
 ) -> Iterator[tuple[Cycle, bool, bool]]:
-    """Cycles, whether their modes were changed in time, and whether the server, the first of tids, had its CPU
-    besides."""
+    """Cycles, whether their modes were changed in time, and whether server and client had their CPUs besides."""
     order = [mode for i in range(n) for mode in (modes if i % 2 == 0 else reversed(modes))]
     n_windows = len(order) * PER_TURN + 1  # the load ends behind the last turn
     generator.begin(rate, n_windows * WINDOW_S, WARM_S, n_windows)
     begins_s = _await_begin(generator)
     timely: list[bool] = []
-    edges: list[Sequence[_Edge]] = []
     for i, mode in enumerate(order):
         due = begins_s + i * TURN_S
         time.sleep(max(due - time.monotonic(), 0))
-        served.set_mode(mode)
-        edges.append([_edge(tid) for tid in tids])
-        timely.append(edges[-1][0].at_s - due < LATE * SETTLES * WINDOW_S)
+        losses.edge(partial(served.set_mode, mode))
+        timely.append(time.monotonic() - due < LATE * SETTLES * WINDOW_S)
     time.sleep(max(begins_s + len(order) * TURN_S - time.monotonic(), 0))
-    edges.append([_edge(tid) for tid in tids])
+    losses.edge(lambda: None)
     generator.wait()
     windows = generator.result().windows
-    spans = [[b - a for a, b in zip(*both, strict=True)] for both in itertools.pairwise(edges)]
     for first in range(0, len(order), len(modes)):
         places = range(first, first + len(modes))
-        turns = {order[i]: _turn(windows[i * PER_TURN + SETTLES : (i + 1) * PER_TURN], spans[i]) for i in places}
+        counted = {i: windows[i * PER_TURN + SETTLES : (i + 1) * PER_TURN] for i in places}
+        turns = {order[i]: _turn(counted[i], *losses.found[i]) for i in places}
         whole = all(turn.n and math.isfinite(turn.p99_us) for turn in turns.values())
         in_time = all(timely[i] for i in places)
-        had_cpu = all(spans[i][0].ran_s >= (1 - LOST) * spans[i][0].at_s for i in places)
+        had_cpu = all(turn.slot.lost_s <= LOST * TURN_S for turn in turns.values())
         yield turns, in_time, whole and in_time and had_cpu
-
-
-@dataclass(frozen=True)
-class _Edge:
-    """Of a thread, when it was looked at, how long it had run, and waited for its CPU; or what these have grown."""
-
-    at_s: float
-    ran_s: float
-    waited_s: float
-
-    def __sub__(self, other: _Edge) -> _Edge:
-        return _Edge(self.at_s - other.at_s, self.ran_s - other.ran_s, self.waited_s - other.waited_s)
-
-    @property
-    def taken_s(self) -> float:
-        """It neither ran nor waited."""
-        return max(self.at_s - self.ran_s - self.waited_s, 0.0)
-
-
-def _edge(tid: int) -> _Edge:
-    return _Edge(time.monotonic(), cpu_s(tid), waited_s(tid))
 
 
 def _await_begin(generator: Generator) -> float:
@@ -165,7 +171,7 @@ def _await_begin(generator: Generator) -> float:
     return begins_s
 
 
-def _turn(windows: Sequence[Result], spans: Sequence[_Edge]) -> Turn:
+def _turn(windows: Sequence[Result], host_s: float, others_s: float) -> Turn:
     hist, seconds = Hist(), len(windows) * WINDOW_S
     for window in windows:
         hist.merge(Hist.view(window.latency.ptr, window.latency))
@@ -176,7 +182,7 @@ def _turn(windows: Sequence[Result], spans: Sequence[_Edge]) -> Turn:
         statistics.median(window.answered for window in windows) / WINDOW_S,
         statistics.median(window.percentile_us(99) for window in windows),
         n,
-        Slot(point, max(span.taken_s for span in spans)),
+        Slot(point, host_s, others_s),
     )
 
 

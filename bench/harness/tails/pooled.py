@@ -1,4 +1,4 @@
-"""The ratio of the p99 of all requests of two arms, and how well it is known.
+"""The ratio of the p99 of all requests of two arms, that of their middle slots, and how well each is known.
 
 Requests of a turn are no samples of their own: a gap delays all that come in it. So what is drawn again are pairs of
 turns, each with all of its requests (the bootstrap of clusters: Davison and Hinkley, Bootstrap Methods and their
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ....runtime.hist import Hist
 
@@ -28,8 +28,8 @@ SEED = 20261130
 
 @dataclass(frozen=True)
 class Pooled:
-    """p99 of either arm in us, over so many `turns` of the arm that has fewer; and the ratios of what was drawn again,
-    ascending. A ratio over an infinite p99 is not known: it is not among them."""
+    """p99 of either arm in us, or that of its middle slot, over so many `turns` of the arm that has fewer; and the
+    ratios of what was drawn again, ascending. A ratio over an infinite p99 is not known: it is not among them."""
 
     above_us: float
     below_us: float
@@ -58,17 +58,58 @@ def pooled(above: Sequence[Hist | None], below: Sequence[Hist | None]) -> Pooled
     Of each arm something does."""
     if len(above) != len(below) or not any(above) or not any(below):
         raise ValueError(f"turns need as many on both sides, one that counts: {len(above)} and {len(below)}")
+    turns = min(sum(hist is not None for hist in side) for side in (above, below))
+    return _drawn(len(above), turns, [_Side(above), _Side(below)])
+
+
+def middles(above: Sequence[Sequence[float]], below: Sequence[Sequence[float]]) -> Pooled:
+    """Of the p99s in us of the slots of each turn that count. Of each arm there is one."""
+    if len(above) != len(below) or not any(above) or not any(below):
+        raise ValueError(f"turns need as many on both sides, one that counts: {len(above)} and {len(below)}")
+    turns = min(sum(bool(turn) for turn in side) for side in (above, below))
+    return _drawn(len(above), turns, [_Slots(above), _Slots(below)])
+
+
+def more_often(some: int, of: int, others: int, of_others: int) -> float:
+    """How likely chance alone gives one arm that many of its turns or more, and the other so few, if both have them as
+    often: Fisher's exact test (Statistical Methods for Research Workers, section 21.02)."""
+    both, all_of = some + others, of + of_others
+    likely = sum(math.comb(of, k) * math.comb(of_others, both - k) for k in range(some, min(both, of) + 1))
+    return likely / math.comb(all_of, both)
+
+
+class _Arm(Protocol):
+    def p99_us(self, times: Array) -> list[float]: ...
+
+
+def _drawn(n: int, turns: int, sides: Sequence[_Arm]) -> Pooled:
+    """Of two arms with n turns, of `turns` of which something counts."""
     import numpy
 
-    n, turns = len(above), min(sum(hist is not None for hist in side) for side in (above, below))
-    rng = numpy.random.default_rng(SEED)
     drawn: list[float] = []
-    sides = [_Side(above), _Side(below)]
     if turns >= LEAST_TURNS:
-        times = rng.multinomial(n - 1, [1 / n] * n, size=DRAWS).astype(float)
+        times = numpy.random.default_rng(SEED).multinomial(n - 1, [1 / n] * n, size=DRAWS).astype(float)
         drawn = [_ratio(*both) for both in zip(*(side.p99_us(times) for side in sides), strict=True)]
     first, second = (side.p99_us(numpy.ones((1, n)))[0] for side in sides)
     return Pooled(first, second, turns, tuple(sorted(ratio for ratio in drawn if not math.isnan(ratio))))
+
+
+class _Slots:
+    """Slots of an arm by their p99, and the turn of each."""
+
+    def __init__(self, turns: Sequence[Sequence[float]]) -> None:
+        ordered = sorted((p99_us, i) for i, turn in enumerate(turns) for p99_us in turn)
+        self._p99s_us, self._turns = [p99_us for p99_us, _ in ordered], [i for _, i in ordered]
+
+    def p99_us(self, times: Array) -> list[float]:
+        """Of the slot in the middle, for each row of `times`, which says how often each turn counts. nan: none does."""
+        import numpy
+
+        sums = numpy.cumsum(times[:, self._turns], axis=1)
+        place = (sums < sums[:, -1:] / 2).sum(axis=1)
+        found = numpy.array(self._p99s_us, float)[numpy.minimum(place, len(self._p99s_us) - 1)]
+        found[sums[:, -1] <= 0] = math.nan
+        return [float(value) for value in found]
 
 
 class _Side:

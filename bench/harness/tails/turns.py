@@ -8,11 +8,16 @@ which it is not known. What is certain:
     met      the error is of one ratio, ERROR, over all looks together: to take the worst of many for one that is
              within the goal is to be wrong about that one.
     missed   the error is that of any of them: one of many may seem to miss it by chance.
+
+Both by the p99 of all requests. It is that of a few slots where some gaps are not told by anybody, and the few turns
+that have one say too little of how many there could be. So the middle slots must say the same, by an interval of their
+own; or, of an arm that misses the goal, more of its turns must have a stall than of the other's, by an exact test.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -24,17 +29,19 @@ from ..goals import GOALS
 from ..numbers import plain as in_json
 from ..openloop import Point, middle
 from ..session import Session
-from ..usage import waited_s
 from .host import Host
-from .pooled import Pooled, pooled
+from .pooled import Pooled, middles, more_often, pooled
+from .waits import Waits
 
 LOOKS = (8, 16, 32, 64, 128)  # rounds; the last look is when the time is over
 ERROR = 0.025  # on either side
 SHOWN = 0.025  # beside the ratio, likewise
 LOOKED_S = 10.0  # a run that is no shorter has the first look, however long its rounds are
-TAKEN_MOST = 0.002  # of a slot: a fifth of what its p99 tells of
-SLOT_S, SHORTEST_S = 0.2, 0.005  # of an arm; shorter where fewer than SLOTS would find room
+LOST_MOST = 0.01  # of a slot: as much as its p99 tells of
+LEFT_MOST, APART_MOST = 0.5, 0.2  # parts of the slots of an arm that are left out, and by which two arms differ
+SLOT_S, SHORTEST_S = 0.02, 0.005  # of an arm; shorter where fewer than SLOTS would find room
 SLOTS = 20
+STALL = 3.0  # a slot whose p99 is so many times that of the middle one
 SURE = f"{100 * (1 - 2 * SHOWN):g} %"
 MET, MISSED, OPEN = "met", "missed", ""
 
@@ -42,7 +49,7 @@ MET, MISSED, OPEN = "met", "missed", ""
 @dataclass
 class Slot:
     """A slot of an arm. host_s: what the host took meanwhile of the CPU of which it took most; None: not known.
-    others_s: how long the arm's thread that waited longest was ready, and others had its CPU; 0: none is asked."""
+    others_s: how long others had the CPU of the arm's thread that lost most to them (waits.py)."""
 
     point: Point
     host_s: float | None
@@ -51,7 +58,12 @@ class Slot:
     @property
     def disturbed(self) -> bool:
         """Whether so much was taken that the p99 may be that of it."""
-        return max(self.host_s or 0.0, self.others_s) > TAKEN_MOST * self.point.seconds
+        return self.lost_s > LOST_MOST * self.point.seconds
+
+    @property
+    def lost_s(self) -> float:
+        """What was taken by one of the two."""
+        return max(self.host_s or 0.0, self.others_s)
 
 
 Turn = Sequence[Slot]
@@ -70,6 +82,7 @@ class Compared:
     pairs: list[Pair] = field(default_factory=list)
     verdict: str = OPEN
     ratio: Pooled | None = None
+    middle: Pooled | None = None
 
     @property
     def slots(self) -> dict[str, list[Slot]]:
@@ -87,6 +100,22 @@ class Compared:
         return {name: sum(slot.disturbed for slot in slots) for name, slots in self.slots.items()}
 
     @property
+    def shares(self) -> dict[str, float]:
+        """The part of its slots that is left out, by arm."""
+        return {name: n / len(self.slots[name]) for name, n in self.left_out.items() if self.slots[name]}
+
+    @property
+    def doubtful(self) -> str:
+        """Why what is left of the arms is not compared with the goal; "" if it is."""
+        shares = self.shares.values()
+        said = " and ".join(f"{100 * share:.0f} % of {name}'s" for name, share in self.shares.items())
+        if max(shares, default=0.0) > LEFT_MOST:
+            return f"of the slots {said} are left out, which is too many: repeat it on a quieter machine"
+        if shares and max(shares) - min(shares) > APART_MOST:
+            return f"of the slots {said} are left out: too far apart to compare what is left"
+        return ""
+
+    @property
     def counted(self) -> int:
         """Turns of which something counts, of the arm that has fewer."""
         return min(sum(not all(slot.disturbed for slot in pair[side]) for pair in self.pairs) for side in (0, 1))
@@ -101,25 +130,47 @@ class Compared:
         """The ratio of all slots, those in which a CPU was taken among them."""
         return _of(self.pairs, every=True)
 
+    @property
+    def of_middle_slots(self) -> float:
+        """What it would be of the middle slot of each arm, of those that count; nan: an arm has none."""
+        return self.middle.value - self.less if self.middle else math.nan
+
     def ends(self, error: float) -> tuple[float, float]:
         """Beyond each of these `value` should be with that probability at most."""
-        if self.ratio is None:
-            return -math.inf, math.inf
-        return self.ratio.low(error) - self.less, self.ratio.high(error) - self.less
+        return self._ends(self.ratio, error)
+
+    def _ends(self, ratio: Pooled | None, error: float) -> tuple[float, float]:
+        return (ratio.low(error) - self.less, ratio.high(error) - self.less) if ratio else (-math.inf, math.inf)
 
     def measure(self) -> None:
-        """The ratio of the pairs so far."""
+        """The ratios of the pairs so far."""
         self.ratio = _of(self.pairs)
+        kept = [[[slot.point.p99_us for slot in pair[i] if not slot.disturbed] for pair in self.pairs] for i in (0, 1)]
+        self.middle = middles(*kept) if all(map(any, kept)) else None
+
+    def _stalls(self, side: int) -> float:
+        """How likely it is chance that an arm has more turns with a slot of STALL times its middle one's p99 than the
+        other arm has, of the turns of which something counts."""
+        found = []
+        for i in (side, 1 - side):
+            turns = [[slot.point.p99_us for slot in pair[i] if not slot.disturbed] for pair in self.pairs]
+            worst = [max(turn) for turn in turns if turn]
+            middle_us = statistics.median(value for turn in turns for value in turn) if worst else math.inf
+            found += [sum(value > STALL * middle_us for value in worst), len(worst)]
+        return more_often(*found)
 
     def look(self, of: int = 1) -> None:
         """Decide, if the slots tell. of: as many are compared."""
         self.measure()
+        if self.doubtful:
+            return
         goal, looks = GOALS[self.figure], len(LOOKS) + 1
         worse = 0 if goal.sense == "at most" else 1  # the end that misses the goal only if all else does
-        sure, all_sure = self.ends(ERROR / looks), self.ends(ERROR / looks / of)
-        if not goal.met(all_sure[worse]):
+        one, any_one = ERROR / looks, ERROR / looks / of
+        often = not goal.met(self._ends(self.middle, any_one)[worse]) or self._stalls(worse) <= any_one
+        if not goal.met(self.ends(any_one)[worse]) and often:
             self.verdict = MISSED
-        elif goal.met(sure[1 - worse]):
+        elif all(goal.met(self._ends(ratio, one)[1 - worse]) for ratio in (self.ratio, self.middle)):
             self.verdict = MET
 
 
@@ -156,16 +207,17 @@ class Taken:
 
 @dataclass(frozen=True)
 class Arm:
-    """slot: measures one, and keeps the histogram. turn_s: of so much time is a turn, in slots; 0: it is one slot.
-    within: around a turn.
+    """slot(meanwhile): measures one, and keeps the histogram; `meanwhile` is entered while requests are under way.
+    turn_s: of so much time is a turn, in slots; 0: it is one slot. within: around a turn.
 
-    threads: of this process, asked for at each slot. Where all that an arm does to a request is done by these, somebody
-    else who has their CPU says nothing of it, and the slot is left out."""
+    threads: that ask and answer, of any process; if somebody else has their CPU, the slot is left out. own: others that
+    are a part of what the arm does; nothing is left out for these. Both are asked for at each slot."""
 
-    slot: Callable[[], Point]
+    slot: Callable[[AbstractContextManager[object]], Point]
     turn_s: float = 0.0
     within: Callable[[], AbstractContextManager[object]] = nullcontext
     threads: Callable[[], Collection[int]] = tuple
+    own: Callable[[], Collection[int]] = tuple
 
 
 Arms = Mapping[str, Arm]
@@ -232,13 +284,16 @@ def _turn(host: Host, arm: Arm) -> Turn:
 
 
 def _slot(host: Host, arm: Arm) -> Slot:
-    before = host.taken_s()
-    waited = {tid: waited_s(tid) for tid in arm.threads()}
-    point = arm.slot()
-    others = max((waited_s(tid) - had for tid, had in waited.items()), default=0.0)
-    after = host.taken_s()
-    took = None if before is None or after is None else max(after[cpu] - before[cpu] for cpu in after)
-    return Slot(point, took, others)
+    with Waits(arm.threads(), arm.own()) as waits:
+        before = host.taken_s()
+        point = arm.slot(waits.watching())
+        after = host.taken_s()
+    return Slot(point, _most(before, after), waits.others_s)
+
+
+def _most(before: Mapping[int, float] | None, after: Mapping[int, float] | None) -> float | None:
+    """What the host took between two looks of the CPU of which it took most, s; None: not known."""
+    return None if before is None or after is None else max(after[cpu] - before[cpu] for cpu in after)
 
 
 def _look(done: Taken, of: int) -> None:
@@ -272,7 +327,7 @@ def judge(session: Session, figure: str, done: Taken, *, beside: Mapping[str, fl
     known = {name: one for name, one in done.compared.items() if one.ratio is not None}
     session.settings.setdefault("tails", {})[figure] = {name: said(one) for name, one in done.compared.items()}
     if done.host:
-        session.note(f"{figure}: {done.host}; no slot is left out")
+        session.note(f"{figure}: {done.host}; no slot is left out for it")
     if not known:
         session.figure(
             figure, None, reason="in each slot of an arm the host took a CPU, or others: repeat it on a quieter machine"
@@ -286,7 +341,9 @@ def judge(session: Session, figure: str, done: Taken, *, beside: Mapping[str, fl
     with_it = {f"{SURE} from": low, f"{SURE} to": high, "turns of each": float(worst.counted)}
     if plain := worst.plain:
         with_it["of all slots"] = plain.value - worst.less
+    with_it["of the middle slots"] = worst.of_middle_slots
     with_it |= {f"left out, {arm}": float(n) for arm, n in worst.left_out.items()}
+    with_it |= {f"of slots, {arm}": float(len(slots)) for arm, slots in worst.slots.items()}
     session.figure(figure, worst.value, undecided=doubt(done), beside=with_it | dict(beside or {}))
 
 
@@ -294,6 +351,8 @@ def doubt(done: Taken) -> str:
     """Why the figure is not judged, if so."""
     if not done.undecided or any(one.verdict == MISSED for one in done.compared.values()):
         return ""
+    if why := {name: one.doubtful for name, one in done.compared.items() if one.verdict == OPEN and one.doubtful}:
+        return "; ".join(why.values() if len(done.compared) == 1 else (f"{name}: {text}" for name, text in why.items()))
     ends = {name: done.compared[name].ends(SHOWN) for name in done.undecided}
     spans = [f"{name}: {low:.3g} to {high:.3g} with {SURE}" for name, (low, high) in ends.items()]
     return f"not known on which side of the goal it lies: {', '.join(spans)}; measure for longer (--seconds)"
@@ -309,6 +368,7 @@ def said(one: Compared) -> dict[str, Any]:
         "from": in_json(low),
         "to": in_json(high),
         "of_all_slots": in_json(plain.value - one.less) if plain else None,
+        "of_middle_slots": in_json(one.of_middle_slots),
         "turns": len(one.pairs),
         "slots": {name: len(slots) for name, slots in one.slots.items()},
         "left_out": one.left_out,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from corelane.bench.harness.tails.waits import Look
 from corelane.bench.trace import turns
 from corelane.bench.trace.costs import _p99, _rps
 from corelane.runtime.hist import Hist
@@ -15,12 +17,11 @@ OF = {"off": (1000, 10.0), "full": (900, 11.0)}  # answered in a window, and p99
 
 
 class Server:
-    """A server, its load and the clock. late: the number of a change of mode that comes late. idle: thread `who`, 1 the
-    server's and 2 the client's, is without a CPU for so much of the time; waits: because of others, and not of the
-    host."""
+    """A server, its load and the clock. late: the number of a change of mode that comes late. host, others: have a CPU
+    for so much of the time."""
 
-    def __init__(self, late: int = -1, idle: float = 0.0, waits: bool = False, who: int = 1) -> None:
-        self.now, self.late, self.idle, self.waits, self.who = 100.0, late, idle, waits, who
+    def __init__(self, late: int = -1, host: float = 0.0, others: float = 0.0) -> None:
+        self.now, self.late, self.host, self.others, self.had = 100.0, late, host, others, 0.0
         self.modes: list[tuple[float, str]] = []
         self.begins = 0.0
 
@@ -36,10 +37,7 @@ class Server:
         self.modes.append((self.now, mode))
 
     def cpu_s(self, tid: int) -> float:
-        return self.now * (1 - self.idle if tid == self.who else 1)
-
-    def waited_s(self, tid: int) -> float:
-        return self.now * self.idle if self.waits and tid == self.who else 0.0
+        return self.now * (1 - self.host - self.others)
 
     def begin(self, rate: float, seconds: float, warmup_s: float, windows: int) -> None:
         self.begins, self.windows = self.now + warmup_s, windows
@@ -62,11 +60,27 @@ class Server:
         return SimpleNamespace(answered=answered, sent=answered, percentile_us=lambda percent: p99_us, latency=hist)
 
 
+class Counts:
+    """What others had of the CPUs of threads: Waits."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.since = server, 0.0
+        self.gained: dict[int, Look] = {}
+
+    def begin(self) -> None:
+        self.since = self.server.now
+
+    def end(self) -> float:
+        waited_s = (self.server.now - self.since) * self.server.others
+        self.gained = dict.fromkeys((1, 2), Look(0.0, waited_s, 0))
+        return waited_s
+
+
 def cycles(server: Server, monkeypatch: pytest.MonkeyPatch) -> turns.Cycles:
-    monkeypatch.setattr(turns, "waited_s", server.waited_s)
     monkeypatch.setattr(turns, "time", server)
     monkeypatch.setattr(turns, "cpu_s", server.cpu_s)
-    served: Any = SimpleNamespace(tid=1, set_mode=server.set_mode)
+    monkeypatch.setattr(turns, "Waits", lambda tids: contextlib.nullcontext(Counts(server)))
+    served: Any = SimpleNamespace(tids=[1], set_mode=server.set_mode)
     generator: Any = server
     return turns.cycles(served, generator, ("off", "full"), 1.0, 0.1, [2])
 
@@ -89,17 +103,27 @@ def test_a_mode_that_changes_late_leaves_its_cycle_out(monkeypatch: pytest.Monke
     assert len(got.found) == len(got.timely) == turns.MOST_WINDOWS // turns.PER_TURN // 2 - 1
 
 
-def test_a_server_without_its_cpu_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cycles(Server(idle=0.5), monkeypatch).found == []
+@pytest.mark.parametrize("lost", [{"host": 0.5}, {"others": 0.5}])
+def test_threads_without_their_cpus_say_nothing(monkeypatch: pytest.MonkeyPatch, lost: dict[str, float]) -> None:
+    assert cycles(Server(**lost), monkeypatch).found == []
 
 
-@pytest.mark.parametrize("who", [1, 2])
-@pytest.mark.parametrize("waits", [False, True])
-def test_of_the_tail_what_the_host_took_is_left_out_and_no_more(
-    monkeypatch: pytest.MonkeyPatch, waits: bool, who: int
+@pytest.mark.parametrize(
+    ("lost", "disturbed"),
+    [
+        ({}, False),
+        ({"host": 0.006}, False),
+        ({"others": 0.006}, False),
+        ({"host": 0.02}, True),
+        ({"others": 0.02}, True),
+    ],
+)
+def test_of_the_tail_slots_are_left_out_in_which_a_cpu_was_taken(
+    monkeypatch: pytest.MonkeyPatch, lost: dict[str, float], disturbed: bool
 ) -> None:
-    got = cycles(Server(idle=0.5, waits=waits, who=who), monkeypatch)
-    assert len(got.timely) == turns.MOST_WINDOWS // turns.PER_TURN // 2
+    """And no cycle."""
+    got = cycles(Server(**lost), monkeypatch)
+    assert len(got.timely) == len(got.found) == turns.MOST_WINDOWS // turns.PER_TURN // 2
     slots = [turn.slot for cycle in got.timely for turn in cycle.values()]
-    assert all(slot.disturbed is not waits for slot in slots)
+    assert all(slot.disturbed is disturbed for slot in slots)
     assert sorted({round(slot.point.p99_us) for slot in slots}) == [10, 11]

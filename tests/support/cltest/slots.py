@@ -13,7 +13,13 @@ HOST_GAP_S = 0.008
 
 
 def slot(
-    rng: random.Random, level_us: float = 10.0, *, host: float = 0.0, burst: float = 0.0, burst_s: float = 0.004
+    rng: random.Random,
+    level_us: float = 10.0,
+    *,
+    host: float = 0.0,
+    burst: float = 0.0,
+    burst_s: float = 0.004,
+    requests: int = REQUESTS,
 ) -> Slot:
     """Latencies about `level_us`. host: how likely the host takes the CPU once, for HOST_GAP_S, and the guest's clocks
     tell; burst: how likely somebody in the guest has it once, for burst_s, and they do not, but the threads that wait
@@ -21,10 +27,11 @@ def slot(
     gaps = [gap for gap, likely in ((HOST_GAP_S, host), (burst_s, burst)) if rng.random() < likely]
     hist, level_ns = Hist(), 1e3 * level_us * rng.lognormvariate(0, 0.05)
     pauses = [(rng.uniform(0, SLOT_S - gap), gap) for gap in gaps]
-    for _ in range(REQUESTS):
+    for _ in range(requests):
         at = rng.uniform(0, SLOT_S)
         waits_s = max((b + gap - at for b, gap in pauses if b < at < b + gap), default=0.0) if pauses else 0.0
         hist.record(round(level_ns * rng.lognormvariate(0, 0.4) + 1e9 * waits_s))
-    point = Point(REQUESTS / SLOT_S, REQUESTS / SLOT_S, REQUESTS, REQUESTS, seconds=SLOT_S, hist=hist)
+    rate = requests / SLOT_S
+    point = Point(rate, rate, requests, requests, seconds=SLOT_S, hist=hist)
     point.set_percentiles(hist)
     return Slot(point, HOST_GAP_S if HOST_GAP_S in gaps else 0.0, burst_s if burst_s in gaps else 0.0)

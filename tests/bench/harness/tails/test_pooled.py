@@ -9,7 +9,7 @@ import pytest
 from cltest.slots import slot
 
 from corelane.bench.harness.tails import Pooled, pooled
-from corelane.bench.harness.tails.pooled import LEAST_TURNS
+from corelane.bench.harness.tails.pooled import LEAST_TURNS, middles, more_often
 from corelane.runtime.hist import Hist
 
 
@@ -81,3 +81,24 @@ def test_a_turn_of_which_nothing_counts_is_in_neither() -> None:
 def test_it_is_drawn_alike_each_time() -> None:
     first, second = (of(random.Random(3), 10, 12.0) for _ in range(2))
     assert first == second
+
+
+def test_the_middle_slot_forgets_what_is_seldom() -> None:
+    found = middles([[10, 20, 9000], [], [20, 30, 20]] * 4, [[10], [10, 11], [9, 8000]] * 4)
+    assert (found.above_us, found.below_us, found.turns) == (20, 10, LEAST_TURNS)
+    assert found.low(0.025) <= found.value == 2 <= found.high(0.025) < 10
+    with pytest.raises(ValueError, match="one that counts"):
+        middles([[]], [[1.0]])
+
+
+def test_few_pairs_say_nothing_of_the_middle_slot_either() -> None:
+    few = middles([[20.0]] * (LEAST_TURNS - 1), [[10.0]] * (LEAST_TURNS - 1))
+    assert (few.value, few.low(0.025), few.high(0.025)) == (2, 0, math.inf)
+
+
+def test_how_likely_chance_has_more_in_one_arm() -> None:
+    """Of 3 and 1 of 4 each, the lady's cups: 17 of 70."""
+    assert more_often(3, 4, 1, 4) == pytest.approx(17 / 70)
+    assert more_often(0, 10, 0, 10) == more_often(0, 0, 0, 0) == 1
+    assert more_often(13, 32, 0, 32) < 1e-4
+    assert more_often(0, 32, 13, 32) == 1

@@ -1,0 +1,53 @@
+"""An arm of servers that are asked at a rate."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from .. import rest, usage
+from ..load import Load
+from ..openloop import Point
+from ..session import Session
+from .turns import LOOKED_S, Arm
+from .waits import since
+
+TURN_S = 0.12  # in slots; in a short run a turn is one slot
+
+
+@dataclass
+class Asked:
+    """A server that is asked at a rate, in slots of slot_s: in each turn by a client of its own, whose first slot warms
+    both and is not counted. client: makes it. serving: around a turn, runs a server of this process. pid: of a server
+    that has a process and sleeps in other turns; 0: there is none."""
+
+    client: Callable[[], AbstractContextManager[Any]]
+    rate: float
+    slot_s: float
+    serving: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+    pid: int = 0
+    _tids: frozenset[int] = frozenset()
+    _load: Load | None = None
+
+    def arm(self, session: Session) -> Arm:
+        """For `compare`."""
+        turn_s = TURN_S if session.seconds >= LOOKED_S else 0.0
+        return Arm(self._slot, turn_s, self._turn, lambda: self._tids)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        rest.demand("a server on a veth pair")
+        before = usage.threads()
+        with self.serving(), self.client() as generator:
+            self._tids = since(before) | frozenset(usage.threads(self.pid) if self.pid else ())
+            self._load = Load(generator)
+            self._slot(contextlib.nullcontext())
+            yield
+        self._load = None
+
+    def _slot(self, meanwhile: AbstractContextManager[object]) -> Point:
+        assert self._load is not None
+        return self._load.measure(self.rate, self.slot_s, meanwhile=meanwhile)
