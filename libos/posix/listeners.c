@@ -127,7 +127,9 @@ int cl_posix_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
         return cl_posix_no_socket(fd);
     int rc = l->datagram ? -EOPNOTSUPP : accept_ours(l, flags);
     cl_posix_socket_put(l);
-    if (rc >= 0 && addr && len)
-        (void)cl_posix_name(rc, addr, len, true);
+    if (rc >= 0 && addr && len && cl_posix_name(rc, addr, len, true) == -EINVAL) { /* *len is no length */
+        (void)cl_posix_close(rc);
+        return -EINVAL;
+    }
     return rc;
 }

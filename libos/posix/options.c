@@ -400,6 +400,36 @@ static bool packet_of(struct cl_posix_socket *s, int *bytes)
     return true;
 }
 
+/* Options that are a number, and of which the placeholder does not know. */
+static bool is_known_here(struct cl_posix_socket *s, int level, int name, int *number)
+{
+    if (level == SOL_SOCKET && name == SO_ERROR)
+        *number = take_error(s);
+    else if (level == SOL_SOCKET && name == SO_ACCEPTCONN)
+        *number = cl_load_acquire(&s->state) == CL_POSIX_LISTENS;
+    else if (level == SOL_SOCKET && name == SO_REUSEADDR)
+        *number = s->reuse_address; /* a listener's, too: Linux has not been told */
+    else if (level == SOL_SOCKET && name == SO_REUSEPORT)
+        *number = s->reuse_port;
+    else if (level == IPPROTO_TCP && name == TCP_NODELAY && s->options & 1u << CL_STREAM_NO_DELAY)
+        *number = s->option[CL_STREAM_NO_DELAY];
+    else if (level == IPPROTO_TCP && name == TCP_CORK && s->options & 1u << CL_STREAM_CORK)
+        *number = s->option[CL_STREAM_CORK];
+    else
+        return (level == IPPROTO_TCP && name == TCP_MAXSEG && segment_of(s, number)) ||
+               (level == IPPROTO_IP && name == IP_MTU && packet_of(s, number));
+    return true;
+}
+
+/* SO_PEERNAME: all of the room is to be had of the name (net/core/sock.c: sk_getsockopt). */
+static int peer_name(int fd, void *value, socklen_t *len)
+{
+    struct sockaddr_storage name;
+    socklen_t whole = sizeof name;
+    int rc = cl_posix_name(fd, (struct sockaddr *)&name, &whole, true);
+    return rc ? rc : whole < *len ? -EINVAL : give(&name, whole, value, len);
+}
+
 int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
     int number;
@@ -409,29 +439,15 @@ int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len
     if (!s)
         return cl_posix_no_socket(fd);
     int rc;
-    if (level == SOL_SOCKET && name == SO_ERROR && value && len) {
-        number = take_error(s);
+    bool has_room = value && len && *len <= INT_MAX; /* otherwise Linux says what is wrong */
+    if (has_room && is_known_here(s, level, name, &number))
         rc = give(&number, sizeof number, value, len);
-    } else if (level == SOL_SOCKET && name == SO_ACCEPTCONN && value && len) {
-        number = cl_load_acquire(&s->state) == CL_POSIX_LISTENS;
-        rc = give(&number, sizeof number, value, len);
-    } else if (level == SOL_SOCKET && (name == SO_REUSEADDR || name == SO_REUSEPORT) && value && len) {
-        number =
-            name == SO_REUSEADDR ? s->reuse_address : s->reuse_port; /* a listener's, too: Linux has not been told */
-        rc = give(&number, sizeof number, value, len);
-    } else if (level == IPPROTO_TCP && (name == TCP_NODELAY || name == TCP_CORK) && value && len && *len <= INT_MAX &&
-               s->options & 1u << (name == TCP_CORK ? CL_STREAM_CORK : CL_STREAM_NO_DELAY)) {
-        number = s->option[name == TCP_CORK ? CL_STREAM_CORK : CL_STREAM_NO_DELAY];
-        rc = give(&number, sizeof number, value, len);
-    } else if (value && len && *len <= INT_MAX &&
-               ((level == IPPROTO_TCP && name == TCP_MAXSEG && segment_of(s, &number)) ||
-                (level == IPPROTO_IP && name == IP_MTU && packet_of(s, &number)))) {
-        rc = give(&number, sizeof number, value, len);
-    } else if (level == IPPROTO_TCP && name == TCP_INFO && !s->datagram && value && len) {
+    else if (has_room && level == SOL_SOCKET && name == SO_PEERNAME)
+        rc = peer_name(fd, value, len);
+    else if (has_room && level == IPPROTO_TCP && name == TCP_INFO && !s->datagram)
         rc = tcp_info(s, value, len);
-    } else {
+    else
         rc = (int)cl_linux(SYS_getsockopt, fd, level, name, value, len);
-    }
     cl_posix_socket_put(s);
     return rc;
 }
