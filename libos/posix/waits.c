@@ -1,5 +1,6 @@
 /* See waits.h. */
 #include "waits.h"
+#include "family.h"
 #include "kthreads.h"
 #include "linux.h"
 
@@ -270,7 +271,7 @@ void cl_posix_join(struct cl_posix_watch *w, struct cl_posix_socket *s, struct c
     cl_spin_unlock(&s->lock);
 }
 
-void cl_posix_part(struct cl_posix_watch *w)
+static void part(struct cl_posix_watch *w, bool closes)
 {
     struct cl_posix_socket *s = w->socket;
     cl_spin_lock(&s->lock);
@@ -280,9 +281,17 @@ void cl_posix_part(struct cl_posix_watch *w)
     *at = w->beside;
     cl_spin_lock(&w->set->lock);
     unlist(w->set, w);
-    untell(w->set);
+    /* The eventfd of a child without a runtime is its parent's, too, where the socket is open still; if the child waits
+     * for it, it looks before. */
+    if (!closes || !w->set->lent || !cl_posix_family_is_forked())
+        untell(w->set);
     cl_spin_unlock(&w->set->lock);
     cl_spin_unlock(&s->lock);
+}
+
+void cl_posix_part(struct cl_posix_watch *w)
+{
+    part(w, false);
 }
 
 /* Those of epoll descriptors. Under the structure's mutex. */
@@ -318,7 +327,8 @@ static int add(struct cl_posix_set *set, struct cl_posix_socket *s, int epfd, in
     return 0;
 }
 
-static void drop(struct cl_posix_watch *w)
+/* closes: its socket, or its set. */
+static void drop(struct cl_posix_watch *w, bool closes)
 {
     struct cl_posix_set *set = w->set;
     struct cl_posix_watch **at = &set->all;
@@ -326,7 +336,7 @@ static void drop(struct cl_posix_watch *w)
         at = &(*at)->in_set;
     cl_store_relaxed(at, w->in_set);
     cl_store_relaxed(&set->connections, set->connections - w->carries);
-    cl_posix_part(w);
+    part(w, closes);
     free(w);
 }
 
@@ -370,7 +380,7 @@ int cl_posix_watch(struct cl_posix_set *set, struct cl_posix_socket *s, int op, 
     else if (op == EPOLL_CTL_MOD)
         change(w, event);
     else
-        drop(w);
+        drop(w, false);
     pthread_mutex_unlock(&structure);
     return rc;
 }
@@ -390,7 +400,7 @@ void cl_posix_forget_socket(struct cl_posix_socket *s)
     struct cl_posix_watch *w;
     pthread_mutex_lock(&structure);
     while ((w = first_lasting(s)))
-        drop(w);
+        drop(w, true);
     pthread_mutex_unlock(&structure);
 }
 
@@ -398,7 +408,7 @@ void cl_posix_forget_set(struct cl_posix_set *set)
 {
     pthread_mutex_lock(&structure);
     while (set->all)
-        drop(set->all);
+        drop(set->all, true);
     take_back(set);
     pthread_mutex_unlock(&structure);
 }
@@ -410,7 +420,7 @@ void cl_posix_watches_to_linux(struct cl_posix_socket *s)
     while ((w = first_lasting(s))) {
         struct epoll_event e = {.events = w->events, .data.u64 = w->data};
         (void)cl_linux(SYS_epoll_ctl, w->epfd, EPOLL_CTL_ADD, w->fd, &e);
-        drop(w);
+        drop(w, false);
     }
     pthread_mutex_unlock(&structure);
 }

@@ -277,9 +277,37 @@ static void last(void)
     say("read", read(s, data, 8));
 }
 
-static const struct sequence sequences[] = {{"epolls", epolls}, {"nested", nested},       {"nests", nests},
-                                            {"wakes", wakes},   {"exclusive", exclusive}, {"last", last},
-                                            {"early", early},   {"waits", waits},         {NULL, NULL}};
+/* What a child closes is its parent's still. Nobody has waited for a socket before. */
+static void forked(void)
+{
+    int fds[3][3];
+    for (int i = 0; i < 3; i++) {
+        fds[i][0] = epoll_create1(0);
+        fds[i][1] = epoll_create1(0);
+        say("nest", watch(fds[i][0], EPOLL_CTL_ADD, fds[i][1], EPOLLIN, 9));
+        say_told("nothing", fds[i][0]);
+    }
+    for (int i = 0; i < 3; i++) {
+        fds[i][2] = socket(AF_INET, SOCK_STREAM, 0);
+        say("ADD", watch(fds[i][1], EPOLL_CTL_ADD, fds[i][2], EPOLLIN, 1));
+    }
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(close(fds[i][i]));
+        waitpid(child, NULL, 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        say_told("the outer one", fds[i][0]);
+        say_told("the inner one", fds[i][1]);
+        say("close", close(fds[i][2]));
+        say_told("the outer one of nothing", fds[i][0]);
+    }
+}
+
+static const struct sequence sequences[] = {
+    {"epolls", epolls}, {"nested", nested}, {"nests", nests}, {"wakes", wakes},   {"exclusive", exclusive},
+    {"last", last},     {"early", early},   {"waits", waits}, {"forked", forked}, {NULL, NULL}};
 
 int main(int argc, char **argv)
 {
