@@ -67,7 +67,7 @@ static void accept_now(void *arg)
 }
 
 /* The connection has a descriptor from now on, which is returned. */
-static int give_descriptor(const struct cl_posix_socket *l, struct cl_stream *stream, int fd, int flags)
+static int give_descriptor(struct cl_posix_socket *l, struct cl_stream *stream, int fd, int flags)
 {
     struct cl_posix_socket *s;
     struct cl_tcp_addr own;
