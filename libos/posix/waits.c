@@ -143,8 +143,8 @@ uint32_t cl_posix_watch_ready(const struct cl_posix_watch *w)
     return as_epoll(cl_posix_socket_ready(w->socket)) & (w->events | EPOLLERR | EPOLLHUP);
 }
 
-/* Under the socket's lock. */
-static void list_if_ready(struct cl_posix_watch *w)
+/* Under the socket's lock. True: somebody sleeps, and is woken by it. */
+static bool list_if_ready(struct cl_posix_watch *w)
 {
     struct cl_posix_set *set = w->set;
     cl_spin_lock(&set->lock);
@@ -157,13 +157,20 @@ static void list_if_ready(struct cl_posix_watch *w)
     cl_spin_unlock(&set->lock);
     if (call)
         wake(set);
+    return call;
 }
 
 void cl_posix_told(struct cl_posix_socket *s)
 {
+    /* With EPOLLEXCLUSIVE as many are told as it takes to wake one; of an end all are (fs/eventpoll.c:
+     * ep_poll_callback; net/core/sock.c: sock_def_readable, sock_def_wakeup). */
+    bool over = cl_posix_socket_ready(s) & (CL_POLL_END | CL_STREAM_READY_OVER | CL_STREAM_READY_LAST), woken = false;
     cl_spin_lock(&s->lock);
-    for (struct cl_posix_watch *w = s->watches; w; w = w->beside)
-        list_if_ready(w);
+    for (struct cl_posix_watch *w = s->watches; w; w = w->beside) {
+        bool exclusive = w->events & EPOLLEXCLUSIVE && !over;
+        if (!exclusive || !woken)
+            woken |= list_if_ready(w) && exclusive;
+    }
     cl_spin_unlock(&s->lock);
 }
 
@@ -356,7 +363,7 @@ static void change(struct cl_posix_watch *w, const struct epoll_event *event)
     cl_spin_unlock(&w->socket->lock);
 }
 
-/* EPOLLEXCLUSIVE: with what it goes (fs/eventpoll.c). It asks that not all sets be told of one thing; here they are. */
+/* EPOLLEXCLUSIVE: with what it goes (fs/eventpoll.c). */
 static bool may_be_exclusive(int op, uint32_t events)
 {
     const uint32_t with = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
