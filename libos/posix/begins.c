@@ -9,16 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 32       /* options of one socket */
 #define MOST_BYTES 16 /* of a value; longer ones are of filters, keys and groups */
 
+/* In the order in which they were set first. None goes before the socket does, and `next` is set once. */
 struct cl_posix_given {
-    uint32_t n;
-    struct option {
-        int level, name;
-        socklen_t len;
-        unsigned char value[MOST_BYTES];
-    } all[MOST];
+    struct cl_posix_given *next;
+    int level, name;
+    socklen_t len;
+    unsigned char value[MOST_BYTES];
 };
 
 /* What is a listener's alone, or a socket's own from the beginning. */
@@ -48,46 +46,44 @@ static bool is_handed_on(int level, int name)
     return true;
 }
 
-/* Under the lock. */
-static struct option *place_for(struct cl_posix_given *g, int level, int name)
-{
-    for (struct option *o = g->all; o < g->all + g->n; o++)
-        if (o->level == level && o->name == name)
-            return o;
-    return g->n < MOST ? &g->all[g->n++] : NULL;
-}
-
 void cl_posix_begins_with(struct cl_posix_socket *s, int level, int name, const void *value, socklen_t len)
 {
     if (level == IPPROTO_TCP && name == TCP_CONGESTION)
         len = cl_min(len, (socklen_t)MOST_BYTES); /* a name, in any room */
     if (!is_handed_on(level, name) || !value || len > MOST_BYTES)
         return;
-    struct cl_posix_given *fresh = s->given ? NULL : calloc(1, sizeof *fresh);
+    struct cl_posix_given *fresh = calloc(1, sizeof *fresh), **at = &s->given;
+    if (!fresh) {
+        cl_posix_say_once("an option of a listener is not told of its connections: there is no memory");
+        return;
+    }
     cl_spin_lock(&s->lock);
-    if (!s->given) {
-        s->given = fresh;
-        fresh = NULL;
-    }
-    struct option *o = s->given ? place_for(s->given, level, name) : NULL;
-    if (o) {
-        *o = (struct option){level, name, len, {0}};
-        memcpy(o->value, value, len);
-    }
+    while (*at && ((*at)->level != level || (*at)->name != name))
+        at = &(*at)->next;
+    struct cl_posix_given *g = *at ? *at : fresh;
+    g->level = level;
+    g->name = name;
+    g->len = len;
+    memcpy(g->value, value, len);
+    bool is_known = *at;
+    *at = g;
     cl_spin_unlock(&s->lock);
-    free(fresh);
-    if (!o)
-        cl_posix_say_once(
-            "an option of a listener is not told of its connections: it has too many, or there is no memory");
+    if (is_known)
+        free(fresh);
+}
+
+void cl_posix_begins_end(struct cl_posix_socket *s)
+{
+    for (struct cl_posix_given *g; (g = s->given); free(g))
+        s->given = g->next;
 }
 
 /* The connection itself has them from its listener (corelane/libos/stream.h). Here: what is asked of its socket. */
 void cl_posix_inherit(struct cl_posix_socket *l, int fd, struct cl_posix_socket *s)
 {
-    struct cl_posix_given all = {0};
+    struct cl_posix_given g = {.next = NULL};
     cl_spin_lock(&l->lock);
-    if (l->given)
-        memcpy(&all, l->given, offsetof(struct cl_posix_given, all) + l->given->n * sizeof *all.all);
+    g.next = l->given;
     memcpy(s->option, l->option, sizeof s->option);
     memcpy(s->congestion, l->congestion, sizeof s->congestion);
     cl_spin_unlock(&l->lock);
@@ -99,6 +95,10 @@ void cl_posix_inherit(struct cl_posix_socket *l, int fd, struct cl_posix_socket 
     s->lingers = l->lingers;
     s->linger_ns = l->linger_ns;
     cl_store_relaxed(&s->resets, cl_load_relaxed(&l->resets));
-    for (const struct option *o = all.all; o < all.all + all.n; o++)
-        (void)cl_linux(SYS_setsockopt, fd, o->level, o->name, o->value, o->len);
+    while (g.next) {
+        cl_spin_lock(&l->lock);
+        g = *g.next;
+        cl_spin_unlock(&l->lock);
+        (void)cl_linux(SYS_setsockopt, fd, g.level, g.name, g.value, g.len);
+    }
 }

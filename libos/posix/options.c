@@ -373,7 +373,8 @@ static bool is_known_here(struct cl_posix_socket *s, int level, int name, int *n
         *number = (int)s->first_ttl;
     else
         return (level == IPPROTO_TCP && name == TCP_MAXSEG && segment_of(s, number)) ||
-               (level == IPPROTO_IP && name == IP_MTU && packet_of(s, number));
+               (((level == IPPROTO_IP && name == IP_MTU) || (level == IPPROTO_IPV6 && name == IPV6_MTU)) &&
+                packet_of(s, number));
     return true;
 }
 
