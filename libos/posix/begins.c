@@ -46,17 +46,15 @@ static bool is_handed_on(int level, int name)
     return true;
 }
 
-void cl_posix_begins_with(struct cl_posix_socket *s, int level, int name, const void *value, socklen_t len)
+int cl_posix_begins_with(struct cl_posix_socket *s, int level, int name, const void *value, socklen_t len)
 {
     if (level == IPPROTO_TCP && name == TCP_CONGESTION)
         len = cl_min(len, (socklen_t)MOST_BYTES); /* a name, in any room */
     if (!is_handed_on(level, name) || !value || len > MOST_BYTES)
-        return;
+        return 0;
     struct cl_posix_given *fresh = calloc(1, sizeof *fresh), **at = &s->given;
-    if (!fresh) {
-        cl_posix_say_once("an option of a listener is not told of its connections: there is no memory");
-        return;
-    }
+    if (!fresh)
+        return -ENOMEM;
     cl_spin_lock(&s->lock);
     while (*at && ((*at)->level != level || (*at)->name != name))
         at = &(*at)->next;
@@ -70,6 +68,7 @@ void cl_posix_begins_with(struct cl_posix_socket *s, int level, int name, const 
     cl_spin_unlock(&s->lock);
     if (is_known)
         free(fresh);
+    return 0;
 }
 
 void cl_posix_begins_end(struct cl_posix_socket *s)

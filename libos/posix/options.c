@@ -249,8 +249,9 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
             cl_posix_socket_put(s);
         return rc;
     }
-    if (!s->datagram && cl_load_acquire(&s->state) <= CL_POSIX_LISTENS)
-        cl_posix_begins_with(s, level, name, value, len);
+    if (!s->datagram && cl_load_acquire(&s->state) <= CL_POSIX_LISTENS &&
+        cl_posix_begins_with(s, level, name, value, len))
+        cl_posix_say_once("an option of a listener is not told of its connections: there is no memory");
     if (level == IPPROTO_TCP && name == TCP_CONGESTION)
         rc = set_congestion(s, value, len);
     else if (level == SOL_SOCKET)

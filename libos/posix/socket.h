@@ -92,8 +92,8 @@ void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, en
 int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt);
 /* linger.c: it is about to be closed; with SO_LINGER wait until the peer has all that was written, or so long. */
 void cl_posix_linger(struct cl_posix_socket *s);
-/* begins.c: an option was set of what is no connection, and may become a listener. */
-void cl_posix_begins_with(struct cl_posix_socket *s, int level, int name, const void *value, socklen_t len);
+/* begins.c: an option was set of what is no connection, and may become a listener. -ENOMEM. */
+int cl_posix_begins_with(struct cl_posix_socket *s, int level, int name, const void *value, socklen_t len);
 void cl_posix_begins_end(struct cl_posix_socket *s);
 /* s, of the descriptor fd, has come from a listener: it has its options. */
 void cl_posix_inherit(struct cl_posix_socket *l, int fd, struct cl_posix_socket *s);

@@ -1,6 +1,5 @@
 /* See waits.h. */
 #include "waits.h"
-#include "family.h"
 #include "kthreads.h"
 #include "linux.h"
 
@@ -14,7 +13,7 @@ static pthread_mutex_t structure = PTHREAD_MUTEX_INITIALIZER;
 int cl_posix_set_open(struct cl_posix_set *set)
 {
     int fd = cl_posix_inner_eventfd();
-    *set = (struct cl_posix_set){.event_fd = fd};
+    *set = (struct cl_posix_set){.event_fd = fd, .maker = cl_linux(SYS_getpid)};
     return fd < 0 ? fd : 0;
 }
 
@@ -290,7 +289,7 @@ static void part(struct cl_posix_watch *w, bool closes)
     unlist(w->set, w);
     /* The eventfd of a child without a runtime is its parent's, too, where the socket is open still; if the child waits
      * for it, it looks before. */
-    if (!closes || !w->set->lent || !cl_posix_family_is_forked())
+    if (!closes || !w->set->lent || cl_linux(SYS_getpid) == w->set->maker)
         untell(w->set);
     cl_spin_unlock(&w->set->lock);
     cl_spin_unlock(&s->lock);
