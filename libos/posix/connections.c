@@ -301,7 +301,7 @@ int cl_posix_name(int fd, struct sockaddr *addr, socklen_t *len, bool peer)
             a = other;
     }
     if (rc == 0)
-        cl_posix_name_write(s->domain, &a, addr, len);
+        rc = cl_posix_name_write(s->domain, &a, addr, len);
     cl_posix_socket_put(s);
     return rc;
 }

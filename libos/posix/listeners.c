@@ -67,7 +67,7 @@ static void accept_now(void *arg)
 }
 
 /* The connection has a descriptor from now on, which is returned. */
-static int give_descriptor(const struct cl_posix_socket *l, struct cl_stream *stream, int fd, int flags)
+static int give_descriptor(struct cl_posix_socket *l, struct cl_stream *stream, int fd, int flags)
 {
     struct cl_posix_socket *s;
     struct cl_tcp_addr own;
@@ -127,7 +127,9 @@ int cl_posix_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
         return cl_posix_no_socket(fd);
     int rc = l->datagram ? -EOPNOTSUPP : accept_ours(l, flags);
     cl_posix_socket_put(l);
-    if (rc >= 0 && addr && len)
-        (void)cl_posix_name(rc, addr, len, true);
+    if (rc >= 0 && addr && len && cl_posix_name(rc, addr, len, true) == -EINVAL) { /* *len is no length */
+        (void)cl_posix_close(rc);
+        return -EINVAL;
+    }
     return rc;
 }

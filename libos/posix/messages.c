@@ -49,14 +49,6 @@ static int64_t receive_one(const struct cl_posix_socket *s, struct reception *r,
     }
 }
 
-static int64_t length_of(const struct msghdr *m)
-{
-    int64_t sum = 0;
-    for (size_t i = 0; i < m->msg_iovlen; i++)
-        sum += (int64_t)m->msg_iov[i].iov_len;
-    return sum;
-}
-
 /* Between one piece and those of the caller. */
 static void spread(const struct msghdr *m, char *data, int64_t len, bool out)
 {
@@ -107,7 +99,7 @@ static void let_go(const struct msghdr *m, char *data)
 static int64_t receive_into(struct cl_posix_socket *s, struct msghdr *m, int flags, char *data)
 {
     bool in_place = m->msg_iovlen == 1;
-    int64_t room = length_of(m);
+    int64_t room = cl_linux_bytes(m->msg_iov, (int64_t)m->msg_iovlen);
     struct reception r = {.data = data, .room = in_place ? room : cl_min(room, (int64_t)DATAGRAM_BYTES)};
     int rc = 0;
     if (cl_load_acquire(&s->state) == CL_POSIX_BOUND && (rc = cl_posix_datagram_ours(s, may_wait(s, flags))))
@@ -195,11 +187,12 @@ static int64_t send_whole(struct cl_posix_socket *s, const struct msghdr *m, int
 static int read_name(const struct cl_posix_socket *s, const struct msghdr *m, struct cl_tcp_addr *to, bool *ours)
 {
     const struct sockaddr *name = m->msg_name;
+    socklen_t len = cl_min(m->msg_namelen, (socklen_t)sizeof(struct sockaddr_storage));
     *ours = true;
-    if (!name || !m->msg_namelen)
+    if (!name || !len)
         return 0;
-    bool plain = m->msg_namelen >= sizeof(struct sockaddr_in) && name->sa_family == AF_INET;
-    int rc = cl_posix_name_read(plain ? AF_INET : s->domain, name, m->msg_namelen, to, ours);
+    bool plain = len >= sizeof(struct sockaddr_in) && name->sa_family == AF_INET;
+    int rc = cl_posix_name_read(plain ? AF_INET : s->domain, name, len, to, ours);
     if (rc)
         return rc;
     *ours = *ours && cl_posix_reaches(to->ipv4);
@@ -229,7 +222,7 @@ int64_t cl_posix_datagram_send(int fd, struct cl_posix_socket *s, const struct m
 {
     struct cl_tcp_addr to = {0}, peer;
     bool ours;
-    int64_t len = length_of(m);
+    int64_t len = cl_linux_bytes(m->msg_iov, (int64_t)m->msg_iovlen);
     int64_t rc = len > UINT16_MAX ? -EMSGSIZE : flags & MSG_OOB ? -EOPNOTSUPP : read_name(s, m, &to, &ours);
     if (rc == 0 && ours && !to.port && cl_posix_datagram_peer(s, &peer))
         rc = -EDESTADDRREQ;

@@ -2,6 +2,7 @@
 #include "names.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ int cl_posix_name_read(int domain, const struct sockaddr *name, socklen_t len, s
     struct sockaddr_in in;
     struct sockaddr_in6 in6 = {0};
     *is_ipv4 = true;
-    if (!name || len < (domain == AF_INET ? sizeof in : IPV6_LEAST))
+    if (!name || len > sizeof(struct sockaddr_storage) || len < (domain == AF_INET ? sizeof in : IPV6_LEAST))
         return -EINVAL;
     if (domain == AF_INET) {
         memcpy(&in, name, sizeof in);
@@ -29,8 +30,10 @@ int cl_posix_name_read(int domain, const struct sockaddr *name, socklen_t len, s
     return in6.sin6_family == AF_INET6 ? 0 : -EAFNOSUPPORT;
 }
 
-void cl_posix_name_write(int domain, const struct cl_tcp_addr *a, struct sockaddr *name, socklen_t *len)
+int cl_posix_name_write(int domain, const struct cl_tcp_addr *a, struct sockaddr *name, socklen_t *len)
 {
+    if (len && *len > INT_MAX)
+        return -EINVAL;
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(a->port), .sin_addr.s_addr = htonl(a->ipv4)};
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(a->port)};
     socklen_t whole = domain == AF_INET ? sizeof in : sizeof in6;
@@ -43,4 +46,5 @@ void cl_posix_name_write(int domain, const struct cl_tcp_addr *a, struct sockadd
         memcpy(name, domain == AF_INET ? (const void *)&in : (const void *)&in6, cl_min(*len, whole));
     if (len)
         *len = whole;
+    return 0;
 }

@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 
 /* Of a socket of `domain`. 0: *out is it, and 0.0.0.0 for `::`, which stands for all of both; *is_ipv4 false: it is an
- * address of IPv6 alone. -EINVAL: too short; -EAFNOSUPPORT. */
+ * address of IPv6 alone. -EINVAL: too short, or longer than any; -EAFNOSUPPORT. */
 int cl_posix_name_read(int domain, const struct sockaddr *name, socklen_t len, struct cl_tcp_addr *out, bool *is_ipv4);
-/* As much of it as *len has room for; *len becomes its length. */
-void cl_posix_name_write(int domain, const struct cl_tcp_addr *a, struct sockaddr *name, socklen_t *len);
+/* As much of it as *len has room for; *len becomes its length. -EINVAL: a length below 0. */
+int cl_posix_name_write(int domain, const struct cl_tcp_addr *a, struct sockaddr *name, socklen_t *len);
 
 #endif

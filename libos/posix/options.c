@@ -184,8 +184,10 @@ static void set_ip_option(int fd, struct cl_posix_socket *s, int level, int name
     case IP_MTU_DISCOVER:    /* nothing is fragmented */
     case IP_BIND_ADDRESS_NO_PORT:
     case IP_FREEBIND:
-    case IP_MULTICAST_IF:
     case IP_MULTICAST_TTL:
+        s->first_ttl = 0;
+        break;
+    case IP_MULTICAST_IF:
     case IP_MULTICAST_LOOP:
     case IP_MULTICAST_ALL: /* of groups, which are Linux' */
         break;
@@ -193,56 +195,6 @@ static void set_ip_option(int fd, struct cl_posix_socket *s, int level, int name
         cl_posix_say_once("an option of IP (IP_TOS, IP_TTL, IP_OPTIONS, IP_TRANSPARENT, IP_RECVERR, ...) has no effect "
                           "on sockets of the dataplane");
         break;
-    }
-}
-
-static void inherit_one(int fd, int level, int name, int value)
-{
-    (void)cl_linux(SYS_setsockopt, fd, level, name, &value, sizeof value);
-}
-
-static void inherit_time(int fd, int name, int64_t ns)
-{
-    struct timeval t = {ns / 1000000000, ns % 1000000000 / 1000};
-    if (ns > 0)
-        (void)cl_linux(SYS_setsockopt, fd, SOL_SOCKET, name, &t, sizeof t);
-}
-
-/* The connection itself has them from its listener (corelane/libos/stream.h). Here: what Linux keeps of them. */
-void cl_posix_inherit(const struct cl_posix_socket *l, int fd, struct cl_posix_socket *s)
-{
-    static const struct inherited {
-        int option, level, name, by;
-    } all[] = {{CL_STREAM_NO_DELAY, IPPROTO_TCP, TCP_NODELAY, 1},
-               {CL_STREAM_KEEP_ALIVE, SOL_SOCKET, SO_KEEPALIVE, 1},
-               {CL_STREAM_SEND_BUFFER, SOL_SOCKET, SO_SNDBUF, 2},
-               {CL_STREAM_RECEIVE_BUFFER, SOL_SOCKET, SO_RCVBUF, 2},
-               {CL_STREAM_USER_TIMEOUT_MS, IPPROTO_TCP, TCP_USER_TIMEOUT, 1},
-               {CL_STREAM_KEEP_IDLE_S, IPPROTO_TCP, TCP_KEEPIDLE, 1},
-               {CL_STREAM_KEEP_INTERVAL_S, IPPROTO_TCP, TCP_KEEPINTVL, 1},
-               {CL_STREAM_KEEP_PROBES, IPPROTO_TCP, TCP_KEEPCNT, 1},
-               {CL_STREAM_CORK, IPPROTO_TCP, TCP_CORK, 1}};
-    for (const struct inherited *i = all; l->options && i < all + sizeof all / sizeof *all; i++)
-        if (l->options & 1u << i->option)
-            inherit_one(fd, i->level, i->name, l->option[i->option] / i->by);
-    memcpy(s->option, l->option, sizeof s->option);
-    memcpy(s->congestion, l->congestion, sizeof s->congestion);
-    if (l->congestion[0]) {
-        const char *name = strcmp(l->congestion, "newreno") == 0 ? "reno" : l->congestion;
-        (void)cl_linux(SYS_setsockopt, fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name));
-    }
-    s->reuse_address = l->reuse_address;
-    s->reuse_port = l->reuse_port;
-    s->receive_ns = l->receive_ns;
-    s->send_ns = l->send_ns;
-    inherit_time(fd, SO_RCVTIMEO, l->receive_ns);
-    inherit_time(fd, SO_SNDTIMEO, l->send_ns);
-    if (l->lingers) {
-        struct linger on = {1, (int)(l->linger_ns / 1000000000)};
-        (void)cl_linux(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &on, sizeof on);
-        s->lingers = true;
-        s->linger_ns = l->linger_ns;
-        cl_store_relaxed(&s->resets, cl_load_relaxed(&l->resets));
     }
 }
 
@@ -290,6 +242,9 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
             cl_posix_socket_put(s);
         return rc;
     }
+    if (!s->datagram && cl_load_acquire(&s->state) <= CL_POSIX_LISTENS &&
+        cl_posix_begins_with(s, level, name, value, len))
+        cl_posix_say_once("an option of a listener is not told of its connections: there is no memory");
     if (level == IPPROTO_TCP && name == TCP_CONGESTION)
         rc = set_congestion(s, value, len);
     else if (level == SOL_SOCKET)
@@ -352,6 +307,39 @@ static bool packet_of(struct cl_posix_socket *s, int *bytes)
     return true;
 }
 
+/* Options that are a number, and of which the placeholder does not know. */
+static bool is_known_here(struct cl_posix_socket *s, int level, int name, int *number)
+{
+    if (level == SOL_SOCKET && name == SO_ERROR)
+        *number = take_error(s);
+    else if (level == SOL_SOCKET && name == SO_ACCEPTCONN)
+        *number = cl_load_acquire(&s->state) == CL_POSIX_LISTENS;
+    else if (level == SOL_SOCKET && name == SO_REUSEADDR)
+        *number = s->reuse_address; /* a listener's, too: Linux has not been told */
+    else if (level == SOL_SOCKET && name == SO_REUSEPORT)
+        *number = s->reuse_port;
+    else if (level == IPPROTO_TCP && name == TCP_NODELAY && s->options & 1u << CL_STREAM_NO_DELAY)
+        *number = s->option[CL_STREAM_NO_DELAY];
+    else if (level == IPPROTO_TCP && name == TCP_CORK && s->options & 1u << CL_STREAM_CORK)
+        *number = s->option[CL_STREAM_CORK];
+    else if (level == IPPROTO_IP && name == IP_MULTICAST_TTL && s->first_ttl)
+        *number = (int)s->first_ttl;
+    else
+        return (level == IPPROTO_TCP && name == TCP_MAXSEG && segment_of(s, number)) ||
+               (((level == IPPROTO_IP && name == IP_MTU) || (level == IPPROTO_IPV6 && name == IPV6_MTU)) &&
+                packet_of(s, number));
+    return true;
+}
+
+/* SO_PEERNAME: all of the room is to be had of the name (net/core/sock.c: sk_getsockopt). */
+static int peer_name(int fd, void *value, socklen_t *len)
+{
+    struct sockaddr_storage name;
+    socklen_t whole = sizeof name;
+    int rc = cl_posix_name(fd, (struct sockaddr *)&name, &whole, true);
+    return rc ? rc : whole < *len ? -EINVAL : give(&name, whole, value, len);
+}
+
 int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
     int number;
@@ -361,30 +349,16 @@ int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len
     if (!s)
         return cl_posix_no_socket(fd);
     int rc;
-    if (level == SOL_SOCKET && name == SO_ERROR && value && len) {
-        number = take_error(s);
+    bool has_room = value && len && *len <= INT_MAX; /* otherwise Linux says what is wrong */
+    if (has_room && is_known_here(s, level, name, &number))
         rc = give(&number, sizeof number, value, len);
-    } else if (level == SOL_SOCKET && name == SO_ACCEPTCONN && value && len) {
-        number = cl_load_acquire(&s->state) == CL_POSIX_LISTENS;
-        rc = give(&number, sizeof number, value, len);
-    } else if (level == SOL_SOCKET && (name == SO_REUSEADDR || name == SO_REUSEPORT) && value && len) {
-        number =
-            name == SO_REUSEADDR ? s->reuse_address : s->reuse_port; /* a listener's, too: Linux has not been told */
-        rc = give(&number, sizeof number, value, len);
-    } else if (level == IPPROTO_TCP && (name == TCP_NODELAY || name == TCP_CORK) && value && len && *len <= INT_MAX &&
-               s->options & 1u << (name == TCP_CORK ? CL_STREAM_CORK : CL_STREAM_NO_DELAY)) {
-        number = s->option[name == TCP_CORK ? CL_STREAM_CORK : CL_STREAM_NO_DELAY];
-        rc = give(&number, sizeof number, value, len);
-    } else if (value && len && *len <= INT_MAX &&
-               ((level == IPPROTO_TCP && name == TCP_MAXSEG && segment_of(s, &number)) ||
-                (level == IPPROTO_IP && name == IP_MTU && packet_of(s, &number)))) {
-        rc = give(&number, sizeof number, value, len);
-    } else if (level == IPPROTO_TCP && name == TCP_INFO && !s->datagram && value && len) {
+    else if (has_room && level == SOL_SOCKET && name == SO_PEERNAME)
+        rc = peer_name(fd, value, len);
+    else if (has_room && level == IPPROTO_TCP && name == TCP_INFO && !s->datagram) {
         *len = cl_posix_socket_numbers(s, value, *len);
         rc = 0;
-    } else {
+    } else
         rc = (int)cl_linux(SYS_getsockopt, fd, level, name, value, len);
-    }
     cl_posix_socket_put(s);
     return rc;
 }

@@ -50,6 +50,7 @@ static void on_end(struct cl_posix_object *o)
     }
     if (s->stream)
         cl_stream_let_go(s->stream);
+    cl_posix_begins_end(s);
     while ((shut = s->shut)) {
         s->shut = shut->next;
         cl_stream_let_go(shut->stream);

@@ -70,7 +70,9 @@ struct cl_posix_socket {
     int64_t linger_ns;           /* ... with a time; 0: none */
     uint32_t options;            /* bit 1 << CL_STREAM_*: set before there was a stream */
     int32_t option[CL_STREAM_OPTIONS];
-    char congestion[16]; /* TCP_CONGESTION, as cl_stream_set_congestion has it; empty: none was set */
+    char congestion[16];          /* TCP_CONGESTION, as cl_stream_set_congestion has it; empty: none was set */
+    uint32_t first_ttl;           /* IP_MULTICAST_TTL of what was accepted; 0: the placeholder's is right */
+    struct cl_posix_given *given; /* begins.c: options that its connections begin with; NULL: none. Under `lock` */
 };
 
 /* NULL if it is none of ours. The caller puts it. */
@@ -90,8 +92,11 @@ void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, en
 int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt);
 /* linger.c: it is about to be closed; with SO_LINGER wait until the peer has all that was written, or so long. */
 void cl_posix_linger(struct cl_posix_socket *s);
-/* options.c: s, of the descriptor fd, has come from a listener: it has its options. */
-void cl_posix_inherit(const struct cl_posix_socket *l, int fd, struct cl_posix_socket *s);
+/* begins.c: an option was set of what is no connection, and may become a listener. -ENOMEM. */
+int cl_posix_begins_with(struct cl_posix_socket *s, int level, int name, const void *value, socklen_t len);
+void cl_posix_begins_end(struct cl_posix_socket *s);
+/* s, of the descriptor fd, has come from a listener: it has its options. */
+void cl_posix_inherit(struct cl_posix_socket *l, int fd, struct cl_posix_socket *s);
 /* What was written with MSG_MORE waits for no more. */
 void cl_posix_no_more(int fd);
 /* A datagram socket is bound: have it receive. -EADDRINUSE, -EMFILE, -ENOMEM. */

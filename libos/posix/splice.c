@@ -108,6 +108,8 @@ int64_t cl_posix_splice(int in, const int64_t *in_at, int out, const int64_t *ou
         return -EINVAL;
     if (in_at || out_at)
         return (reads ? out_at : in_at) ? -ESPIPE : -EINVAL;
+    if ((int64_t)len < 0)
+        return -EINVAL;
     if (!(s = cl_posix_socket_of(reads ? in : out)))
         return cl_posix_no_socket(reads ? in : out);
     int64_t rc = s->datagram ? cl_posix_refuse("splice is not to be had of datagram sockets of the dataplane", EINVAL)
@@ -157,6 +159,8 @@ int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len)
         return offset ? -ESPIPE : cl_posix_splice(from, NULL, fd, NULL, (size_t)len, 0);
     if (cl_posix_kind(from) != CL_POSIX_LINUX || (!offset && cl_linux(SYS_lseek, from, 0, SEEK_CUR) == -ESPIPE))
         return -EINVAL; /* what was not sent could not be put back (fs/splice.c: splice_direct_to_actor) */
+    if (len < 0)
+        return -EINVAL;
     char *data = malloc((size_t)cl_max((int64_t)1, cl_min(len, (int64_t)FILE_BYTES)));
     int64_t rc = data ? send_pieces(fd, from, data, offset, len) : -ENOMEM;
     free(data);

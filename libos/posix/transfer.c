@@ -63,14 +63,6 @@ static int64_t told_once(struct cl_posix_socket *s, const struct transfer *t, in
     return t->out ? -EPIPE : 0;
 }
 
-static int64_t length_of(const struct iovec *vec, int64_t n)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (int64_t)vec[i].iov_len;
-    return sum;
-}
-
 /* What is left of a vector when `done` bytes of it are. Into `left`, which is as long. */
 static int64_t skip(const struct iovec *vec, int64_t n, int64_t done, struct iovec *left)
 {
@@ -206,7 +198,7 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
     go_home(s);
     if (is_shut_early(s, t->out))
         return told_once(s, t, transfer_early(t));
-    int64_t sum = length_of(t->vec, t->n);
+    int64_t sum = cl_linux_bytes(t->vec, t->n);
     bool waits = !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);
     /* A read is content with some. */
     int64_t whole = t->out || (flags & MSG_WAITALL && !t->peek) ? sum : 1;
@@ -224,7 +216,7 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
  * tcp_recvmsg_locked), who need not be there. */
 static int64_t read_by_one_piece(struct cl_posix_socket *s, const struct transfer *t, int flags)
 {
-    int64_t room = cl_min(length_of(t->vec, t->n), (int64_t)CL_STREAM_BUFFER_MOST), at = 0;
+    int64_t room = cl_min(cl_linux_bytes(t->vec, t->n), (int64_t)CL_STREAM_BUFFER_MOST), at = 0;
     char *data = malloc((size_t)room + 1);
     struct iovec one = {data, (size_t)room};
     struct transfer whole = {.vec = &one, .n = 1, .peek = t->peek};
@@ -259,11 +251,17 @@ static int check_flags(int flags, int known, bool datagram, bool out)
     return 0;
 }
 
-/* The socket of a call for n pieces, held; or what is wrong with the call. */
-static int64_t socket_for(int fd, int64_t n, int flags, int allowed, struct cl_posix_socket **out)
+/* The socket of a call, held; or what is wrong with the call. */
+static int64_t socket_for(int fd, const struct msghdr *m, int flags, int allowed, struct cl_posix_socket **out)
 {
+    int64_t n = (int64_t)m->msg_iovlen;
+    if ((int64_t)m->msg_namelen > INT_MAX)
+        return -EINVAL;
     if (n < 0 || n > IOV_MAX || cl_posix_is_child()) /* as of a message; of readv and writev it has been looked at */
         return n < 0 || n > IOV_MAX ? -EMSGSIZE : -ECHILD;
+    int wrong = cl_linux_check(m->msg_iov, n);
+    if (wrong)
+        return wrong;
     *out = cl_posix_socket_of(fd);
     if (*out) {
         bool datagram = (*out)->datagram;
@@ -281,7 +279,7 @@ int64_t cl_posix_receive(int fd, struct msghdr *m, int flags)
     if (flags & MSG_ERRQUEUE)
         return -EAGAIN; /* nothing is ever in it */
     struct cl_posix_socket *s;
-    int64_t rc = socket_for(fd, t.n, flags, READS, &s);
+    int64_t rc = socket_for(fd, m, flags, READS, &s);
     if (rc)
         return rc;
     if (s->datagram) {
@@ -302,9 +300,10 @@ int64_t cl_posix_receive(int fd, struct msghdr *m, int flags)
 int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags)
 {
     struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)vec, .msg_iovlen = (size_t)n};
-    if (n < 0 || n > IOV_MAX)
-        return -EINVAL;
-    if (!(flags & MSG_PEEK) && length_of(vec, n) == 0 && cl_posix_kind(fd) == CL_POSIX_SOCKET)
+    int wrong = n < 0 || n > IOV_MAX ? -EINVAL : cl_linux_check(vec, n);
+    if (wrong)
+        return wrong;
+    if (!(flags & MSG_PEEK) && cl_linux_bytes(vec, n) == 0 && cl_posix_kind(fd) == CL_POSIX_SOCKET)
         return 0; /* whatever it is (net/socket.c: sock_read_iter) */
     return cl_posix_receive(fd, &m, flags);
 }
@@ -313,7 +312,7 @@ int64_t cl_posix_send(int fd, const struct msghdr *m, int flags)
 {
     struct transfer t = {.vec = m->msg_iov, .n = (int64_t)m->msg_iovlen, .out = true, .more = flags & MSG_MORE};
     struct cl_posix_socket *s;
-    int64_t rc = socket_for(fd, t.n, flags, WRITES, &s);
+    int64_t rc = socket_for(fd, m, flags, WRITES, &s);
     if (rc)
         return rc;
     bool datagram = s->datagram;

@@ -13,7 +13,7 @@ static pthread_mutex_t structure = PTHREAD_MUTEX_INITIALIZER;
 int cl_posix_set_open(struct cl_posix_set *set)
 {
     int fd = cl_posix_inner_eventfd();
-    *set = (struct cl_posix_set){.event_fd = fd};
+    *set = (struct cl_posix_set){.event_fd = fd, .maker = cl_linux(SYS_getpid)};
     return fd < 0 ? fd : 0;
 }
 
@@ -142,8 +142,8 @@ uint32_t cl_posix_watch_ready(const struct cl_posix_watch *w)
     return as_epoll(cl_posix_socket_ready(w->socket)) & (w->events | EPOLLERR | EPOLLHUP);
 }
 
-/* Under the socket's lock. */
-static void list_if_ready(struct cl_posix_watch *w)
+/* Under the socket's lock. True: somebody sleeps, and is woken by it. */
+static bool list_if_ready(struct cl_posix_watch *w)
 {
     struct cl_posix_set *set = w->set;
     cl_spin_lock(&set->lock);
@@ -156,13 +156,20 @@ static void list_if_ready(struct cl_posix_watch *w)
     cl_spin_unlock(&set->lock);
     if (call)
         wake(set);
+    return call;
 }
 
 void cl_posix_told(struct cl_posix_socket *s)
 {
+    /* With EPOLLEXCLUSIVE as many are told as it takes to wake one; of an end all are (fs/eventpoll.c:
+     * ep_poll_callback; net/core/sock.c: sock_def_readable, sock_def_wakeup). */
+    bool over = cl_posix_socket_ready(s) & (CL_POLL_END | CL_STREAM_READY_OVER | CL_STREAM_READY_LAST), woken = false;
     cl_spin_lock(&s->lock);
-    for (struct cl_posix_watch *w = s->watches; w; w = w->beside)
-        list_if_ready(w);
+    for (struct cl_posix_watch *w = s->watches; w; w = w->beside) {
+        bool exclusive = w->events & EPOLLEXCLUSIVE && !over;
+        if (!exclusive || !woken)
+            woken |= list_if_ready(w) && exclusive;
+    }
     cl_spin_unlock(&s->lock);
 }
 
@@ -270,7 +277,7 @@ void cl_posix_join(struct cl_posix_watch *w, struct cl_posix_socket *s, struct c
     cl_spin_unlock(&s->lock);
 }
 
-void cl_posix_part(struct cl_posix_watch *w)
+static void part(struct cl_posix_watch *w, bool closes)
 {
     struct cl_posix_socket *s = w->socket;
     cl_spin_lock(&s->lock);
@@ -280,9 +287,17 @@ void cl_posix_part(struct cl_posix_watch *w)
     *at = w->beside;
     cl_spin_lock(&w->set->lock);
     unlist(w->set, w);
-    untell(w->set);
+    /* The eventfd of a child without a runtime is its parent's, too, where the socket is open still; if the child waits
+     * for it, it looks before. */
+    if (!closes || !w->set->lent || cl_linux(SYS_getpid) == w->set->maker)
+        untell(w->set);
     cl_spin_unlock(&w->set->lock);
     cl_spin_unlock(&s->lock);
+}
+
+void cl_posix_part(struct cl_posix_watch *w)
+{
+    part(w, false);
 }
 
 /* Those of epoll descriptors. Under the structure's mutex. */
@@ -318,7 +333,8 @@ static int add(struct cl_posix_set *set, struct cl_posix_socket *s, int epfd, in
     return 0;
 }
 
-static void drop(struct cl_posix_watch *w)
+/* closes: its socket, or its set. */
+static void drop(struct cl_posix_watch *w, bool closes)
 {
     struct cl_posix_set *set = w->set;
     struct cl_posix_watch **at = &set->all;
@@ -326,7 +342,7 @@ static void drop(struct cl_posix_watch *w)
         at = &(*at)->in_set;
     cl_store_relaxed(at, w->in_set);
     cl_store_relaxed(&set->connections, set->connections - w->carries);
-    cl_posix_part(w);
+    part(w, closes);
     free(w);
 }
 
@@ -346,7 +362,7 @@ static void change(struct cl_posix_watch *w, const struct epoll_event *event)
     cl_spin_unlock(&w->socket->lock);
 }
 
-/* EPOLLEXCLUSIVE: with what it goes (fs/eventpoll.c). It asks that not all sets be told of one thing; here they are. */
+/* EPOLLEXCLUSIVE: with what it goes (fs/eventpoll.c). */
 static bool may_be_exclusive(int op, uint32_t events)
 {
     const uint32_t with = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
@@ -370,7 +386,7 @@ int cl_posix_watch(struct cl_posix_set *set, struct cl_posix_socket *s, int op, 
     else if (op == EPOLL_CTL_MOD)
         change(w, event);
     else
-        drop(w);
+        drop(w, false);
     pthread_mutex_unlock(&structure);
     return rc;
 }
@@ -390,7 +406,7 @@ void cl_posix_forget_socket(struct cl_posix_socket *s)
     struct cl_posix_watch *w;
     pthread_mutex_lock(&structure);
     while ((w = first_lasting(s)))
-        drop(w);
+        drop(w, true);
     pthread_mutex_unlock(&structure);
 }
 
@@ -398,7 +414,7 @@ void cl_posix_forget_set(struct cl_posix_set *set)
 {
     pthread_mutex_lock(&structure);
     while (set->all)
-        drop(set->all);
+        drop(set->all, true);
     take_back(set);
     pthread_mutex_unlock(&structure);
 }
@@ -410,7 +426,7 @@ void cl_posix_watches_to_linux(struct cl_posix_socket *s)
     while ((w = first_lasting(s))) {
         struct epoll_event e = {.events = w->events, .data.u64 = w->data};
         (void)cl_linux(SYS_epoll_ctl, w->epfd, EPOLL_CTL_ADD, w->fd, &e);
-        drop(w);
+        drop(w, false);
     }
     pthread_mutex_unlock(&structure);
 }

@@ -25,6 +25,7 @@ struct cl_posix_set {
     bool lent;            /* Linux tells others of it: the eventfd is readable while something is listed. For good; read
                            * without the lock, too */
     int event_fd;
+    int64_t maker;               /* the process */
     struct cl_posix_set *beside; /* of those that are lent. Under the structure's mutex */
 };
 

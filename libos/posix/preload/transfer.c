@@ -1,4 +1,5 @@
 /* read and write, recv and send, in all their forms. */
+#include "../linux.h"
 #include "next.h"
 
 #include <limits.h>
@@ -8,27 +9,53 @@
 #include <time.h>
 #include <unistd.h>
 
+/* As a file's read and write: memory must reach so far (fs/read_write.c: vfs_read). */
+static bool is_outside(const void *data, size_t len)
+{
+    return (int64_t)len < 0 || (int64_t)((uintptr_t)data + len) < 0;
+}
+
+/* As recv and send, which take as much of it as a call goes (net/socket.c: __sys_recvfrom). */
+static size_t bounded(size_t len)
+{
+    return len < CL_LINUX_CALL_BYTES ? len : CL_LINUX_CALL_BYTES;
+}
+
 static int64_t read_into(int fd, void *data, size_t len)
 {
     struct iovec vec = {data, len};
+    if (is_outside(data, len))
+        return -EFAULT;
     return cl_posix_read(fd, &vec, 1, 0);
 }
 
 static int64_t read_from(int fd, void *data, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
 {
-    struct iovec vec = {data, len};
-    struct msghdr m = {
-        .msg_iov = &vec, .msg_iovlen = 1, .msg_name = from, .msg_namelen = from && from_len ? *from_len : 0};
+    struct iovec vec = {data, bounded(len)};
+    bool negative = from && from_len && *from_len > INT_MAX;
+    struct msghdr m = {.msg_iov = &vec,
+                       .msg_iovlen = 1,
+                       .msg_name = from,
+                       .msg_namelen = from && from_len && !negative ? *from_len : 0};
     int64_t rc = cl_posix_receive(fd, &m, flags);
-    if (rc >= 0 && from_len)
-        *from_len = m.msg_namelen;
+    if (rc < 0 || !from_len)
+        return rc;
+    if (negative)
+        return -EINVAL; /* what was read is gone */
+    *from_len = m.msg_namelen;
     return rc;
 }
 
-static int64_t write_from(int fd, const void *data, size_t len, int flags)
+static int64_t send_from(int fd, const void *data, size_t len, int flags)
+{
+    struct iovec vec = {(void *)(uintptr_t)data, bounded(len)};
+    return cl_posix_write(fd, &vec, 1, flags);
+}
+
+static int64_t write_from(int fd, const void *data, size_t len)
 {
     struct iovec vec = {(void *)(uintptr_t)data, len};
-    return cl_posix_write(fd, &vec, 1, flags);
+    return is_outside(data, len) ? -EFAULT : cl_posix_write(fd, &vec, 1, 0);
 }
 
 /* Pieces without a byte are not asked of a file (fs/read_write.c: vfs_writev). */
@@ -43,7 +70,7 @@ static int64_t write_pieces(int fd, const struct iovec *vec, int n, int flags)
 WRAP(ssize_t, read, (int fd, void *data, size_t len), (fd, data, len), fd, POINT(read, read_into(fd, data, len)))
 
 WRAP(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len), fd,
-     POINT(write, write_from(fd, data, len, 0)))
+     POINT(write, write_from(fd, data, len)))
 
 WRAP(ssize_t, readv, (int fd, const struct iovec *vec, int n), (fd, vec, n), fd,
      POINT(readv, cl_posix_read(fd, vec, n, 0)))
@@ -55,12 +82,14 @@ WRAP(ssize_t, recv, (int fd, void *data, size_t len, int flags), (fd, data, len,
      POINT(recv, read_from(fd, data, len, flags, NULL, NULL)))
 
 WRAP(ssize_t, send, (int fd, const void *data, size_t len, int flags), (fd, data, len, flags), fd,
-     POINT(send, write_from(fd, data, len, flags)))
+     POINT(send, send_from(fd, data, len, flags)))
 
 static int64_t write_to(int fd, const void *data, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
 {
-    struct iovec vec = {(void *)(uintptr_t)data, len};
+    struct iovec vec = {(void *)(uintptr_t)data, bounded(len)};
     struct msghdr m = {.msg_iov = &vec, .msg_iovlen = 1, .msg_name = (void *)(uintptr_t)to, .msg_namelen = to_len};
+    if (to && to_len > sizeof(struct sockaddr_storage))
+        return -EINVAL;
     return cl_posix_send(fd, &m, flags);
 }
 

@@ -142,11 +142,12 @@ def test_options_that_have_no_effect_are_said_and_segments_refused() -> None:
     assert len(sentences) == 2, "each once"
 
 
-def test_options_are_taken_as_linux_takes_them(stock: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("sequence", ["set", "connections"])
+def test_options_are_taken_as_linux_takes_them(stock: Callable[[str], Path], sequence: str) -> None:
     """But for a sentence where one has no effect."""
-    said = run(stock("asks"), OURS, "set", config=INSIDE).splitlines()
+    said = run(stock("asks"), OURS, sequence, config=INSIDE).splitlines()
     sentences = [line for line in said if line.startswith("corelane: ")]
-    assert [line for line in said if line not in sentences] == run(stock("asks"), "127.0.0.1", "set").splitlines()
+    assert [line for line in said if line not in sentences] == run(stock("asks"), "127.0.0.1", sequence).splitlines()
     assert all("no effect" in line for line in sentences)
     assert len(sentences) == 4
 

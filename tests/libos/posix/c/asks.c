@@ -166,6 +166,10 @@ static const struct option {
                OPTION(IPPROTO_IP, IP_FREEBIND),
                OPTION(IPPROTO_IP, IP_TRANSPARENT),
                OPTION(IPPROTO_IP, IP_MULTICAST_LOOP),
+               OPTION(IPPROTO_IP, IP_MULTICAST_TTL),
+               OPTION(IPPROTO_IP, IP_MULTICAST_IF),
+               OPTION(IPPROTO_IP, IP_MULTICAST_ALL),
+               OPTION(IPPROTO_IP, IP_RECVTTL),
                OPTION(IPPROTO_IP, IP_OPTIONS),
                OPTION(IPPROTO_IPV6, IPV6_V6ONLY)};
 
@@ -241,6 +245,62 @@ static void setters(void)
         }
 }
 
+/* What a connection has of its listener, and then is given itself. */
+static void begun(void)
+{
+    static const int values[] = {1, 7};
+    for (unsigned i = 0; i < 2 * sizeof options / sizeof *options; i++) {
+        const struct option *o = &options[i / 2];
+        if (o->level == IPPROTO_UDP || o->name == SO_ZEROCOPY || o->name == SO_MARK || o->name == TCP_DEFER_ACCEPT)
+            continue; /* refused; or it is not accepted without data */
+        struct sockaddr_in at;
+        int l = listener(&at), c = socket(AF_INET, SOCK_STREAM, 0);
+        say(o->text, setsockopt(l, o->level, o->name, &values[i % 2], sizeof(int)));
+        say("connect", connect(c, (struct sockaddr *)&at, sizeof at));
+        wait_for(l, POLLIN);
+        int s = accept(l, NULL, NULL);
+        say_option(o, s, 4);
+        say("again", setsockopt(s, o->level, o->name, &values[1 - i % 2], sizeof(int)));
+        say_option(o, s, 4);
+        close(l);
+        close(c);
+        close(s);
+    }
+}
+
+/* SO_PEERNAME, which has a port of its own each time. */
+static void say_peer(const char *what, int fd)
+{
+    static const socklen_t rooms[] = {0, 1, 2, sizeof here, sizeof here + 1, 64};
+    struct sockaddr_storage peer, found;
+    for (unsigned i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        socklen_t len = sizeof peer, room = rooms[i];
+        memset(&found, 0xa5, sizeof found);
+        int known = getpeername(fd, (struct sockaddr *)&peer, &len);
+        say(what, getsockopt(fd, SOL_SOCKET, SO_PEERNAME, &found, &room));
+        printf("%u, the same: %d\n", room, known == 0 && memcmp(&peer, &found, room) == 0);
+    }
+}
+
+static void peers(void)
+{
+    struct sockaddr_in at = here;
+    socklen_t len = sizeof at;
+    int c, s, udp = socket(AF_INET, SOCK_DGRAM, 0);
+    pair(&c, &s);
+    say_peer("who connected", c);
+    say_peer("what was accepted", s);
+    say_peer("a listener", listener(&at));
+    say_peer("a fresh one", socket(AF_INET, SOCK_STREAM, 0));
+    at.sin_port = 0;
+    say("bind", bind(udp, (struct sockaddr *)&at, sizeof at));
+    say_peer("a datagram socket", udp);
+    getsockname(udp, (struct sockaddr *)&at, &len);
+    say("connect", connect(udp, (struct sockaddr *)&at, sizeof at));
+    say_peer("a connected datagram socket", udp);
+    say("a peer is not set", setsockopt(c, SOL_SOCKET, SO_PEERNAME, &at, sizeof at));
+}
+
 static void say_ioctl(const char *what, int fd, unsigned long request)
 {
     char data[64] = {0};
@@ -296,9 +356,9 @@ static void files(void)
     as_a_file(udp);
 }
 
-static const struct sequence sequences[] = {{"sizes", sizes},           {"drops", drops},     {"zero_copy", zero_copy},
-                                            {"congestion", congestion}, {"getters", getters}, {"files", files},
-                                            {"set", setters},           {NULL, NULL}};
+static const struct sequence sequences[] = {
+    {"sizes", sizes}, {"drops", drops}, {"zero_copy", zero_copy}, {"congestion", congestion}, {"getters", getters},
+    {"files", files}, {"set", setters}, {"connections", begun},   {"peers", peers},           {NULL, NULL}};
 
 int main(int argc, char **argv)
 {

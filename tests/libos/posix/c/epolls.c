@@ -4,8 +4,12 @@
  *   epolls ADDRESS SEQUENCE */
 #include "pairs.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
 #include <sys/select.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -277,9 +281,113 @@ static void last(void)
     say("read", read(s, data, 8));
 }
 
-static const struct sequence sequences[] = {{"epolls", epolls}, {"nested", nested},       {"nests", nests},
-                                            {"wakes", wakes},   {"exclusive", exclusive}, {"last", last},
-                                            {"early", early},   {"waits", waits},         {NULL, NULL}};
+/* What a child closes is its parent's still. Nobody has waited for a socket before. */
+static void forked(void)
+{
+    int fds[3][3];
+    for (int i = 0; i < 3; i++) {
+        fds[i][0] = epoll_create1(0);
+        fds[i][1] = epoll_create1(0);
+        say("nest", watch(fds[i][0], EPOLL_CTL_ADD, fds[i][1], EPOLLIN, 9));
+        say_told("nothing", fds[i][0]);
+    }
+    for (int i = 0; i < 3; i++) {
+        fds[i][2] = socket(AF_INET, SOCK_STREAM, 0);
+        say("ADD", watch(fds[i][1], EPOLL_CTL_ADD, fds[i][2], EPOLLIN, 1));
+    }
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(close(fds[i][i]));
+        waitpid(child, NULL, 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        say_told("the outer one", fds[i][0]);
+        say_told("the inner one", fds[i][1]);
+        say("close", close(fds[i][2]));
+        say_told("the outer one of nothing", fds[i][0]);
+    }
+}
+
+#define HERD 4
+
+static struct herd {
+    int listener, epfd[HERD], accepted;
+    pid_t threads[HERD];
+} herd;
+
+static void *wait_once(void *arg)
+{
+    int i = (int)(intptr_t)arg;
+    struct epoll_event e;
+    __atomic_store_n(&herd.threads[i], gettid(), __ATOMIC_RELEASE);
+    if (epoll_wait(herd.epfd[i], &e, 1, -1) == 1 && accept(herd.listener, NULL, NULL) >= 0)
+        __atomic_fetch_add(&herd.accepted, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void until_asleep(int i)
+{
+    char path[64], call[16] = "";
+    while (!__atomic_load_n(&herd.threads[i], __ATOMIC_ACQUIRE))
+        sched_yield();
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)herd.threads[i]);
+    while (atoi(call) != SYS_epoll_pwait && atoi(call) != SYS_epoll_wait) {
+        FILE *file = fopen(path, "r");
+        if (!file || !fgets(call, sizeof call, file))
+            strcpy(call, "running");
+        if (file)
+            fclose(file);
+    }
+}
+
+/* Each waits once: if a connection woke two of them one would find nothing, and none would be there for the last. */
+static void wakes_one(void)
+{
+    struct sockaddr_in at;
+    pthread_t threads[HERD];
+    herd.listener = listener(&at);
+    fcntl(herd.listener, F_SETFL, O_NONBLOCK);
+    for (intptr_t i = 0; i < HERD; i++) {
+        herd.epfd[i] = epoll_create1(0);
+        say("ADD", watch(herd.epfd[i], EPOLL_CTL_ADD, herd.listener, EPOLLIN | EPOLLEXCLUSIVE, 1));
+        pthread_create(&threads[i], NULL, wait_once, (void *)i);
+        until_asleep((int)i);
+    }
+    for (int i = 1; i <= HERD; i++) {
+        int c = socket(AF_INET, SOCK_STREAM, 0);
+        say("connect", connect(c, (struct sockaddr *)&at, sizeof at));
+        for (int ms = 0; ms < 10000 && __atomic_load_n(&herd.accepted, __ATOMIC_ACQUIRE) < i; ms++)
+            poll(NULL, 0, 1);
+        printf("accepted: %d\n", __atomic_load_n(&herd.accepted, __ATOMIC_ACQUIRE));
+    }
+}
+
+/* Nobody sleeps: all find it. And of the listener's end all are told. */
+static void tells_all(void)
+{
+    struct sockaddr_in at;
+    int epfd[HERD], l = listener(&at), c = socket(AF_INET, SOCK_STREAM, 0);
+    for (int i = 0; i < HERD; i++) {
+        epfd[i] = epoll_create1(0);
+        say("ADD", watch(epfd[i], EPOLL_CTL_ADD, l, EPOLLIN | EPOLLEXCLUSIVE, (unsigned)i));
+    }
+    say("connect", connect(c, (struct sockaddr *)&at, sizeof at));
+    wait_for(l, POLLIN);
+    for (int i = 0; i < HERD; i++)
+        say_told("a connection", epfd[i]);
+    say("accept", accept(l, NULL, NULL) < 0 ? -1 : 0);
+    for (int i = 0; i < HERD; i++)
+        say_told("nothing", epfd[i]);
+    say("shutdown", shutdown(l, SHUT_RD));
+    for (int i = 0; i < HERD; i++)
+        say_told("the end", epfd[i]);
+}
+
+static const struct sequence sequences[] = {{"epolls", epolls},       {"nested", nested},       {"nests", nests},
+                                            {"wakes", wakes},         {"exclusive", exclusive}, {"last", last},
+                                            {"early", early},         {"waits", waits},         {"forked", forked},
+                                            {"wakes_one", wakes_one}, {"tells_all", tells_all}, {NULL, NULL}};
 
 int main(int argc, char **argv)
 {

@@ -43,6 +43,14 @@ static int ask_peer(int fd, struct sockaddr *at, socklen_t *len)
     return getpeername(fd, at, len);
 }
 
+static void say_packets(const char *what, int fd)
+{
+    int bytes = 0;
+    socklen_t len = sizeof bytes;
+    say(what, getsockopt(fd, IPPROTO_IPV6, IPV6_MTU, &bytes, &len));
+    printf("%d\n", bytes >= 1280);
+}
+
 /* Bound to `::`; its port, network byte order. */
 static in_port_t bind_any(int fd)
 {
@@ -67,6 +75,8 @@ static void streams(void)
     int s = say_fd("accept", accept(l, NULL, NULL));
     say_name("own", s, ask_own);
     say_name("peer", s, ask_peer);
+    say_packets("packets", s);
+    say_packets("of a listener", l);
     say("write", write(c, "abc", 3));
     wait_for(s, POLLIN);
     say("read", read(s, data, sizeof data));
