@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -44,9 +45,17 @@ def unit(app: str) -> str:
     if command.name != "corelane" or not command.is_file():
         command = Path(sys.executable).parent / "corelane"
     text = (Path(__file__).parent / ("corelane-app.service" if app else "corelane.service")).read_text()
-    # systemd's quoting: % and $ are its own (systemd.service(5)).
-    path = str(command.resolve()).replace("%", "%%").replace("$", "$$")
-    return text.replace("@COMMAND@", f'"{path}"' if " " in path else path).replace("@APP@", app)
+    return text.replace("@APP@", app).replace("@COMMAND@", _quoted(str(command.resolve())))
+
+
+def _quoted(program: str) -> str:
+    """A program as systemd wants it (systemd.service(5), systemd.syntax(7)): % is its own. It takes no quotes, no
+    backslashes and no control characters in a program's path, but in an argument, where $ is its own, too."""
+    path = program.replace("%", "%%")
+    if re.search(r"[\"'\\\0-\x1f\x7f]", path):
+        escaped = re.sub(r"[\"\\\0-\x1f\x7f]", lambda found: f"\\x{ord(found[0]):02x}", path.replace("$", "$$"))
+        return f'/usr/bin/env "{escaped}"'
+    return f'"{path}"' if " " in path else path
 
 
 def flags() -> dict[str, list[str]]:

@@ -28,7 +28,6 @@ from .watch import snapshot
 IMPORTS = ("..iokernel._native",)
 _CLIENTS = 16  # of the HTTP server at a time
 _REQUEST_S, _REQUEST_BYTES = 5.0, 16384  # that a client has for its request
-_ROOM_S = 1.0  # for the thread of a client whose connection was ended
 _PAUSE_S = 0.1  # after there was no descriptor for a client, who waits in the kernel's queue
 
 
@@ -94,15 +93,15 @@ def _serve(listen: tuple[str, int], path: str) -> int:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """GET /metrics, of some clients at a time. While no iokernel answers: 503 with the reason."""
+    """GET /metrics, of some clients at a time: who has let it wait for the longest gives way to one more. While no
+    iokernel answers: 503 with the reason."""
 
     daemon_threads = True
 
     def __init__(self, where: tuple[str, int], path: str) -> None:
         self.path = path
-        self._room = threading.Semaphore(_CLIENTS)
-        self._served: dict[Any, None] = {}  # connections, the oldest first; changed by `_list` alone
-        self._list = threading.Lock()
+        self._lock = threading.Lock()
+        self._clients: dict[socket.socket, bool] = {}  # oldest first, and whether it waits for the client
         self._traces, self._look = Traces(), threading.Lock()
         super().__init__(where, _Handler)
 
@@ -130,39 +129,39 @@ class Server(http.server.ThreadingHTTPServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """On a thread of its own. If there are too many the oldest makes room: a scrape is over in a moment, so whoever
-        has been here for the longest dawdles. The connection is closed if no thread is to be had."""
-        if not self._room.acquire(blocking=False):
-            self._end_oldest()
-            if not self._room.acquire(timeout=_ROOM_S):
-                self.shutdown_request(request)
-                return
-        with self._list:
-            self._served[request] = None
+        """On a thread of its own; the connection is closed if there is no room, or no thread is to be had."""
+        if not self._enter(request):
+            self.shutdown_request(request)
+            return
         try:
             super().process_request(request, client_address)
         except RuntimeError:
-            self._leave(request)
             self.shutdown_request(request)
 
-    def _end_oldest(self) -> None:
-        """Its thread sees the end of its connection."""
-        with self._list, contextlib.suppress(OSError, StopIteration):  # it has just ended
-            oldest = next(iter(self._served))
-            del self._served[oldest]
-            oldest.shutdown(socket.SHUT_RDWR)
+    def _enter(self, request: socket.socket) -> bool:
+        """Whether there is room for one more. What is cut off for it ends on its own thread."""
+        with self._lock:
+            if len(self._clients) >= _CLIENTS:
+                slow = next((client for client, waits in self._clients.items() if waits), None)
+                if slow is None:
+                    return False
+                del self._clients[slow]
+                with contextlib.suppress(OSError):  # it has gone
+                    slow.shutdown(socket.SHUT_RDWR)
+            self._clients[request] = True
+            return True
 
-    def _leave(self, request: Any) -> None:
-        with self._list:
-            self._served.pop(request, None)
-        self._room.release()
+    def waits_for(self, request: socket.socket, waits: bool) -> None:
+        """The server waits for this client from now on, or the client for the server."""
+        with self._lock:
+            if request in self._clients:
+                self._clients[request] = waits
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """One client, to its end."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._leave(request)
+    def shutdown_request(self, request: Any) -> None:
+        """A client's end."""
+        with self._lock:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has gone, or that was too slow, is none of ours."""
@@ -184,6 +183,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             data += more
         self.connection.settimeout(self.timeout)
         self.rfile = io.BytesIO(data)
+        self._wait(False)
+
+    def _wait(self, waits: bool) -> None:
+        assert isinstance(self.server, Server)
+        self.server.waits_for(self.connection, waits)
 
     def do_GET(self) -> None:
         """One scrape."""
@@ -199,6 +203,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(503, f"{error}\n".encode(errors="backslashreplace"))  # of a socket's path that is no text
 
     def _answer(self, code: int, body: bytes, kind: str = exposition.TEXT) -> None:
+        self._wait(True)
         self.send_response(code)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

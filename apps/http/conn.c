@@ -145,12 +145,24 @@ static void send_answer(struct cl_http_conn *c)
     push(c);
 }
 
+/* Say what the head alone has earned. */
+static void refuse_early(struct cl_http_exchange *x)
+{
+    if (x->route)
+        cl_http_route_refuse(x, x->early);
+    else
+        cl_http_files_refuse(x, x->early);
+}
+
 /* Answer with an error, and end the connection: where the next request would begin is not known. */
 static void refuse(struct cl_http_conn *c, int status)
 {
     c->now->closes = true;
     c->now->next = NULL;
-    cl_http_refuse(c->now, status, status == 503 ? "Retry-After: 1\r\n" : NULL);
+    if (status == c->now->early)
+        refuse_early(c->now);
+    else
+        cl_http_refuse(c->now, status, status == 503 ? "Retry-After: 1\r\n" : NULL);
     send_answer(c);
 }
 
@@ -158,7 +170,7 @@ static void answer(struct cl_http_conn *c)
 {
     struct cl_http_exchange *x = c->now;
     if (x->early) {
-        cl_http_route_refuse(x, x->early);
+        refuse_early(x);
     } else if (x->route) {
         x->around = &c->link->around;
         x->around_wire = c->wire;
@@ -182,7 +194,9 @@ static int on_head(struct cl_http_request *r)
     struct cl_http_service *s = x->service;
     x->closes = !r->keep_alive || cl_load_relaxed(&s->draining);
     x->early = cl_http_route(x);
-    return 0;
+    if (!x->route)
+        x->early = cl_http_files_early(x);
+    return r->expects ? x->early : 0; /* it is not told to go on, and whether its body comes then is not known */
 }
 
 static int on_body(struct cl_http_request *r, const uint8_t *data, uint32_t len)

@@ -34,6 +34,7 @@ struct cl_http_exchange {
     uint8_t *body_kept; /* a copy, if it came in pieces; or NULL */
     uint64_t body_room;
     bool wants_body; /* somebody will look at it; else it is read and dropped */
+    int early;       /* status that its head has earned, before its body if that would wait for 100. 0: none */
     bool closes;     /* the connection ends with this answer */
     /* The answer. */
     uint16_t status;
@@ -50,7 +51,6 @@ struct cl_http_exchange {
     const struct cl_http_route *route; /* NULL: files */
     const struct cl_http_around *around;
     void *around_wire;
-    int early;      /* status that its head has earned; the body is read and dropped. 0: none */
     uint8_t *reply; /* memory of its answer, or NULL */
     uint64_t reply_room;
     bool answered, streams;

@@ -151,22 +151,27 @@ static void find_and_send(struct cl_http_exchange *x, char *path, int len)
     }
 }
 
+int cl_http_files_early(const struct cl_http_exchange *x)
+{
+    unsigned method = x->request.method;
+    if (!x->service->cache)
+        return 404;
+    return method == CL_HTTP_GET || method == CL_HTTP_HEAD || method == CL_HTTP_OPTIONS ? 0 : 405;
+}
+
+void cl_http_files_refuse(struct cl_http_exchange *x, int status)
+{
+    cl_http_refuse(x, status, status == 405 ? "Allow: GET, HEAD, OPTIONS\r\n" : NULL);
+}
+
 void cl_http_files_answer(struct cl_http_exchange *x)
 {
     struct cl_http_request *r = &x->request;
     char path[CL_HTTP_PATH_MOST];
-    if (!x->service->cache) {
-        cl_http_refuse(x, 404, NULL);
-        return;
-    }
     if (r->method == CL_HTTP_OPTIONS) {
         cl_http_head_begin(x, 204);
         (void)cl_http_head_field(x, "Allow", "GET, HEAD, OPTIONS");
         cl_http_head_end(x, CL_HTTP_NO_LENGTH);
-        return;
-    }
-    if (r->method != CL_HTTP_GET && r->method != CL_HTTP_HEAD) {
-        cl_http_refuse(x, 405, "Allow: GET, HEAD, OPTIONS\r\n");
         return;
     }
     int len = cl_http_path(cl_http_target_path(cl_http_target(r)), path);

@@ -62,14 +62,14 @@ static int next_of_reply(struct cl_http_exchange *x)
 /* Whether an answer with this status has a body (RFC 9110, section 6.4.1). */
 static bool has_body(int status)
 {
-    return status >= 200 && status != 204 && status != 304;
+    return status >= 200 && status != 204 && status != 205 && status != 304;
 }
 
 /* The body lies in x->reply. */
 static void answer_whole(struct cl_http_exchange *x, uint64_t len)
 {
     bool body = has_body(x->status);
-    cl_http_head_end(x, body ? len : CL_HTTP_NO_LENGTH);
+    cl_http_head_end(x, body ? len : x->status == 205 ? 0 : CL_HTTP_NO_LENGTH); /* 205 says so (RFC 9110, 15.3.6) */
     if (!body || x->request.method == CL_HTTP_HEAD || cl_http_head_with(x, x->reply, len))
         return;
     x->left = len;
@@ -223,7 +223,6 @@ static int begin_stream(struct cl_http_exchange *x, const uint8_t *body, uint64_
     else
         (void)cl_http_head_field(x, "Transfer-Encoding", "chunked");
     cl_http_head_end(x, CL_HTTP_NO_LENGTH);
-    x->streams = true;
     x->next = x->request.method == CL_HTTP_HEAD ? NULL : next_of_stream;
     return len ? put_piece(x, body, len) : 0;
 }
@@ -240,6 +239,7 @@ int cl_http_reply(struct cl_http_call *call, int status, const char *headers, ui
     if (!cl_http_head_add(x, headers, headers_len))
         return -EINVAL;
     x->answered = true;
+    x->streams = stream; /* one that has no body is ended, too */
     if (stream && has_body(status))
         return begin_stream(x, body, len);
     if (!make_room(x, len))

@@ -12,6 +12,7 @@ static const struct {
     {201, "Created"},
     {202, "Accepted"},
     {204, "No Content"},
+    {205, "Reset Content"},
     {206, "Partial Content"},
     {301, "Moved Permanently"},
     {302, "Found"},

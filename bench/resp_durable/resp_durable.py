@@ -7,6 +7,9 @@ connection. Ours is served over AF_XDP, redis-server on Linux' TCP.
 What bounds that is taken in the same rounds: both servers without a log, which is all but the disk, and the disk alone,
 one durable write after the other on the servers' core. Of the durable arms the disk's flushes are counted, too. And
 ours on the memory NIC stands beside it: what the same server and log do where the kernel carries no frames.
+
+Both servers also go beside a neighbour that computes on their core: how a write waits for the disk decides how much of
+the core its server gets back.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ ROUNDS = 7
 OURS, REDIS = "ours", "redis-server"
 ON_MEMORY = "ours, memory NIC"
 IN_MEMORY = ", in memory"  # behind the name of a server: without its log
+BESIDE = ", beside a neighbour"  # that computes on the servers' core
 DISK = "O_DIRECT+O_DSYNC pwrite"
 DISK_S = 0.1  # of each round
 
@@ -87,11 +91,12 @@ def run(session: Session) -> None:
 
 
 def measure(session: Session, pair: servers.Pair, files: Files) -> None:
-    """A round is every server with every number of connections, both without a log with the most and ours with one, and
-    the disk alone."""
+    """A round is every server with every number of connections, two of them beside a neighbour, too; both without a log
+    with the most and ours with one; and the disk alone."""
     script = Space(KEYS).redis_sets()
     many, one = CONNECTIONS
-    loads = [(server, connections) for connections in CONNECTIONS for server in (OURS, REDIS, ON_MEMORY)]
+    everybody = (OURS, REDIS, ON_MEMORY, OURS + BESIDE, REDIS + BESIDE)
+    loads = [(server, connections) for connections in CONNECTIONS for server in everybody]
     loads += [(server + IN_MEMORY, many) for server in (OURS, REDIS)] + [(OURS + IN_MEMORY, one)]
     slot = session.seconds / ROUNDS / len(loads)
     arms: dict[str, Callable[[], Any]] = {
@@ -106,13 +111,13 @@ def measure(session: Session, pair: servers.Pair, files: Files) -> None:
         row |= {key: statistics.median(p.extra[key] for p in points) for key in points[0].extra}
     session.arm(DISK, p50_us=statistics.median(alone_us))
     conclude(session, {server: found[_arm(server, many)] for server, n in loads if n == many}, alone_us)
-    alike = (OURS, REDIS, ON_MEMORY, OURS + IN_MEMORY)
-    halves = {server: [p.p50_us for p in found[_arm(server, one)]] for server in alike}
+    halves = {server: [p.p50_us for p in found[_arm(server, one)]] for server in (*everybody, OURS + IN_MEMORY)}
     least = [round_us + us for round_us, us in zip(halves[OURS + IN_MEMORY], alone_us, strict=True)]
     beside = {
         "bound: the disk alone": pairwise(halves[REDIS], alone_us).median,
         "bound: that, and ours without a log": pairwise(halves[REDIS], least).median,
         ON_MEMORY: pairwise(halves[REDIS], halves[ON_MEMORY]).median,
+        "both beside a neighbour": pairwise(halves[REDIS + BESIDE], halves[OURS + BESIDE]).median,
     }
     session.ratio_figure("resp-durable.p50_gain", halves[REDIS], halves[OURS], beside=beside)
 
@@ -144,6 +149,7 @@ def conclude(session: Session, found: dict[str, list[Point]], alone_us: list[flo
     }
     beside = {name: pairwise(each, rates[REDIS]).median for name, each in over.items()}
     beside["both without a log"] = pairwise(in_memory, rates[REDIS + IN_MEMORY]).median
+    beside["both beside a neighbour"] = pairwise(rates[OURS + BESIDE], rates[REDIS + BESIDE]).median
     session.ratio_figure("resp-durable.over_aof", rates[OURS], rates[REDIS], beside=beside)
 
 
@@ -168,6 +174,8 @@ def _point(
             if server.startswith(OURS):
                 service = stack.enter_context(pair.ours(durable=durable))
             load = stack.enter_context(pair.client(servers.OURS_PORT if service else theirs, script, connections))
+        if server.endswith(BESIDE):
+            stack.enter_context(servers.busy(cores[1]))
         flushes, begin = usage.disk_flushes(pair.folder), time.monotonic()
         busy = pair.redis_busy_s()
         point = Load(load).measure(0.0, slot)
@@ -194,13 +202,13 @@ def plot(document: dict[str, Any]) -> Canvas:
     for panel, (connections, field, label) in enumerate(
         ((CONNECTIONS[0], "achieved_rps", "durable SETs, 50 connections (1/s)"), (CONNECTIONS[1], "p50_us", "p50 (us)"))
     ):
-        arms = [_arm(server, connections) for server in (OURS, REDIS, ON_MEMORY)]
+        arms = [_arm(s, connections) for s in (OURS, REDIS, ON_MEMORY, OURS + BESIDE, REDIS + BESIDE)]
         names = [name for name in arms if name in rows]
         if names:
             canvas.bars(names, [number(rows[name][field]) for name in names], ylabel=label, panel=panel)
     canvas.caption(
         "One client over AF_XDP for both, closed loop; ours over AF_XDP, and on the memory NIC; redis-server on Linux' "
-        "TCP, with appendfsync always. Both logs on one disk."
+        "TCP, with appendfsync always. Both logs on one disk. A neighbour computes on the servers' core."
         if rows
         else "Not measured here."
     )

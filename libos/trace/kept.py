@@ -32,6 +32,7 @@ from .slo import Broken
 FORMAT = 1
 _HEAD_BYTES, _RAN_BYTES = 1 << 16, 1 << 23
 _MOST_BYTES = 1 << 30
+_LAST_MS = 253_370_764_800_000  # the year 9999, behind which no name has a time
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{3}Z-[A-Za-z0-9_.:-]+-\d+\.trace(\.new)?")
 
 
@@ -92,9 +93,12 @@ def _document(ran: Ran) -> dict[str, Any]:
 
 
 def _free_name(folder: Path, head: Head) -> str:
-    """One behind all others, whatever the clock says."""
+    """One behind all others, whatever the clock says; but not behind those of the year 9999."""
     app = re.sub(r"[^A-Za-z0-9_.:-]", "_", head.name) or "_"
-    ms = max([int(head.at * 1000), *(_ms_of(name) + 1 for name in names(folder))])
+    taken = {_ms_of(name) for name in names(folder)}
+    ms = max([int(head.at * 1000), *(at + 1 for at in taken if at < _LAST_MS)])
+    while ms in taken:
+        ms += 1
     stamp = datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
     return f"{stamp:%Y%m%dT%H%M%S}.{ms % 1000:03}Z-{app}-{head.pid}.trace"
 

@@ -3,6 +3,7 @@ a collector make of it: test_exposition.py, test_telemetry.py."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import http.server
 import re
@@ -143,64 +144,90 @@ def test_without_an_iokernel_a_scrape_says_so(tmp_path: Path, name: str) -> None
         server.shutdown()
 
 
-def test_clients_that_dawdle_or_go_keep_nobody_else_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def scraped(server: metrics.Server, path: str = "/metrics") -> int:
+    """The status of one scrape."""
+    where = "http://{}:{}".format(*server.server_address[:2])
+    try:
+        with urllib.request.urlopen(where + path, timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", b"GET /metrics HTTP/1.0\r\nX: y\r\n"], ids=["nothing", "a byte", "lines"])
+def test_clients_that_dawdle_keep_nobody_else_out(
+    tmp_path: Path, sent: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(metrics, "_CLIENTS", 2)
-    served: list[object] = []
-
-    def serve(server: metrics.Server, request: socket.socket, client: object) -> None:
-        whole(server, request, client)
-        served.append(client)
-
-    whole = metrics.Server.process_request_thread
-    monkeypatch.setattr(metrics.Server, "process_request_thread", serve)
-    with metrics.Server(("127.0.0.1", 0), str(tmp_path / "absent")) as server:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(metrics.Server(("127.0.0.1", 0), str(tmp_path / "absent")))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        gone = socket.create_connection(server.server_address[:2])
-        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
-        gone.sendall(b"GET /metrics HTTP/1.0\r\n")
-        gone.close()
-        wait_until(lambda: served)
-        with socket.create_connection(server.server_address[:2]) as slow:
-            slow.sendall(b"G")
-            with pytest.raises(urllib.error.HTTPError, match="503"):
-                urllib.request.urlopen("http://{}:{}/metrics".format(*server.server_address[:2]), timeout=10)
-            wait_until(lambda: server._room._value == 1)
-            monkeypatch.setattr(metrics, "_REQUEST_S", 0.0)
-            slow.shutdown(socket.SHUT_WR)
-        wait_until(lambda: server._room._value == 2)
+        slow = []
+        for _ in range(metrics._CLIENTS):
+            slow.append(stack.enter_context(socket.create_connection(server.server_address[:2])))
+            slow[-1].sendall(sent)
+            wait_until(lambda: len(server._clients) == len(slow))
+        assert scraped(server) == 503, "it is answered, with the reason"
+        slow[0].settimeout(30)
+        assert slow[0].recv(1) == b"", "the one that was there for the longest has given way"
+        wait_until(lambda: len(server._clients) == len(slow) - 1)
         server.shutdown()
     assert capsys.readouterr().err == ""
 
 
-def test_where_clients_that_dawdle_have_all_places_the_oldest_makes_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether it sends no request or takes no answer."""
-    monkeypatch.setattr(metrics, "_CLIENTS", 2)
-    monkeypatch.setattr(metrics, "_REQUEST_S", 600.0)
-    monkeypatch.setattr(metrics._Handler, "timeout", 600)
-    full = bytes(64 << 20)  # more than sockets hold
-    monkeypatch.setattr(metrics.Server, "metrics", lambda *_, **_more: full)
-    monkeypatch.setattr(exposition, "FORMATS", {exposition.TEXT: lambda found: found})
+def test_who_does_not_take_its_answer_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_CLIENTS", 1)
+    monkeypatch.setattr(metrics.Server, "metrics", lambda server, with_exemplars: None)
+    monkeypatch.setitem(exposition.FORMATS, exposition.TEXT, lambda found: b"x" * (64 << 20))
+    with metrics.Server(("127.0.0.1", 0), "") as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with socket.create_connection(server.server_address[:2]) as deaf:
+            deaf.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert deaf.recv(1) == b"H"
+            assert scraped(server, "/other") == 404
+        server.shutdown()
+
+
+def test_who_waits_for_the_server_is_not_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_CLIENTS", 1)
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def measured(server: metrics.Server, with_exemplars: bool) -> exposition.Metrics:
+        asked.set()
+        assert goes_on.wait(60)
+        return found(server, with_exemplars)
+
+    found = metrics.Server.metrics
+    monkeypatch.setattr(metrics.Server, "metrics", measured)
     with metrics.Server(("127.0.0.1", 0), str(tmp_path / "absent")) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        where = server.server_address[:2]
-        silent, greedy = (socket.create_connection(where, 60) for _ in range(2))
-        with silent, greedy:
-            greedy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            assert greedy.recv(4) == b"HTTP"
-            wait_until(lambda: server._room._value == 0)
-            full = b"honest"
-            assert urllib.request.urlopen("http://{}:{}/metrics".format(*where), timeout=60).read() == full
-            assert silent.recv(1) == b""
-            wait_until(lambda: server._room._value == 1)
-            with socket.create_connection(where, 60):
-                wait_until(lambda: server._room._value == 0)
-                assert urllib.request.urlopen("http://{}:{}/metrics".format(*where), timeout=60).read() == full
-        wait_until(lambda: server._room._value == 2 and not server._served)
+        with socket.create_connection(server.server_address[:2], timeout=30) as first:
+            first.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert asked.wait(60)
+            with socket.create_connection(server.server_address[:2], timeout=30) as one_too_many:
+                assert one_too_many.recv(1) == b""
+            goes_on.set()
+            assert first.recv(12) == b"HTTP/1.0 503"
         server.shutdown()
+
+
+def test_a_client_has_so_long_for_its_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And one that goes is none of ours."""
+    with metrics.Server(("127.0.0.1", 0), str(tmp_path / "absent")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setattr(metrics, "_REQUEST_S", 0.0)
+        with socket.create_connection(server.server_address[:2], timeout=30) as slow:
+            assert slow.recv(1) == b""
+        monkeypatch.undo()
+        gone = socket.create_connection(server.server_address[:2])
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        gone.sendall(b"GET /metrics HTTP/1.0\r\n")
+        wait_until(lambda: len(server._clients) == 1)
+        gone.close()
+        wait_until(lambda: not server._clients)
+        server.shutdown()
+    assert capsys.readouterr().err == ""
 
 
 def test_out_of_descriptors_or_threads_it_waits_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,5 +256,5 @@ def test_out_of_descriptors_or_threads_it_waits_and_goes_on(tmp_path: Path, monk
         assert pauses == [metrics._PAUSE_S] * 2
         with pytest.raises(urllib.error.HTTPError, match="503"):
             urllib.request.urlopen("http://{}:{}/metrics".format(*where), timeout=10)
-        wait_until(lambda: server._room._value == metrics._CLIENTS)
+        wait_until(lambda: not server._clients)
         server.shutdown()

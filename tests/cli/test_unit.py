@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import shutil
 import signal
 import socket
@@ -53,6 +54,39 @@ def test_systemd_takes_the_units(tmp_path: Path, capsys: pytest.CaptureFixture[s
     command = ["systemd-analyze", "verify", *map(str, sorted(tmp_path.glob("*.service")))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "corelane" not in done.stderr, done.stderr
+
+
+ODD = {
+    "a space": ("x y", '"@/x y/corelane"'),
+    "a percent sign": ("50%h", "@/50%%h/corelane"),
+    "a dollar": ("a${HOME}b", "@/a${HOME}b/corelane"),
+    "a placeholder": ("@APP@", "@/@APP@/corelane"),
+    "a quote": ("it's", '/usr/bin/env "@/it\'s/corelane"'),
+    "a double quote": ('a"b $c', '/usr/bin/env "@/a\\x22b $$c/corelane"'),
+    "a backslash": ("a\\nb", '/usr/bin/env "@/a\\x5cnb/corelane"'),
+    "an end of line": ("a\nb%", '/usr/bin/env "@/a\\x0ab%%/corelane"'),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_path_is_quoted_as_systemd_wants_it(
+    odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, expected = ODD[odd]
+    command = tmp_path / name / "corelane"
+    command.parent.mkdir()
+    command.write_text("#!/bin/sh\n")
+    command.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(command)])
+    assert main(["config", "--unit", "kv"]) == 0
+    text = capsys.readouterr().out
+    (line,) = re.findall("^ExecStart=(.*)$", text, re.MULTILINE)
+    assert line == expected.replace("@", str(tmp_path), 1) + " run kv --wait 30"
+    if shutil.which("systemd-analyze"):
+        (tmp_path / "corelane-kv.service").write_text(text)
+        verify = ["systemd-analyze", "verify", str(tmp_path / "corelane-kv.service")]
+        done = subprocess.run(verify, capture_output=True, text=True, check=False)
+        assert "corelane-kv.service" not in done.stderr, done.stderr
 
 
 @pytest.fixture

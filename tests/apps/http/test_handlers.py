@@ -105,6 +105,55 @@ def test_limits_of_requests(serve: Serve) -> None:
     assert [a.status for a in read_answers(server.raw(post("/say", b"x") + post("/echo", b"y"))[0])] == [405, 200]
 
 
+def test_a_handler_that_does_not_take_it_has_nobody_go_on(serve: Serve) -> None:
+    server = with_routes(serve, echo, say)
+    head = post("/say", b"", "Expect: 100-continue").replace(b"Length: 0", b"Length: 5")
+    raw, state = server.raw(head)
+    (refused,) = read_answers(raw)
+    assert (refused.status, refused.headers["allow"], state) == (405, "GET, HEAD", 1)
+    assert refused.headers["connection"] == "close"
+    raw, state = server.raw(b"POST /echo HTTP/1.1\r\nHost: here\r\nExpect: 100-continue\r\n\r\n")
+    assert ([a.status for a in read_answers(raw)], state) == ([411], 0), "it has no body to wait for"
+    assert server.raw(post("/echo", b"", "Expect: more"))[0].startswith(b"HTTP/1.1 417 ")
+    assert server.raw(head.replace(b"/say", b"/echo"), b"hello")[0].startswith(b"HTTP/1.1 100 ")
+
+
+def ends_late(target, body, reply):  # type: ignore[no-untyped-def]  # numba types it
+    return 205, len(reply)
+
+
+@pytest.mark.parametrize("status", [204, 205, 304])
+def test_statuses_without_a_body_have_none(serve: Serve, status: int) -> None:
+    ended = []
+
+    def pieces() -> Iterator[bytes]:
+        try:
+            yield b"one"
+        finally:
+            ended.append(True)
+
+    def begun(request: Request) -> Any:
+        made = pieces()
+        next(made)
+        return status, made
+
+    whole = route("/whole", compiled=False)(lambda request: (status, "body"))
+    stream = route("/stream", compiled=False)(begun)
+    server = with_routes(serve, whole, stream, route("/compiled")(ends_late))
+    paths = ("/whole", "/stream", *(["/compiled"] if status == 205 else []))
+    for path in paths:
+        raw, state = server.raw(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode() * 2)
+        head, _, rest = raw.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 %d " % status)
+        assert rest.startswith(b"HTTP/1.1 %d " % status), "the next answer is behind the head"
+        assert raw.endswith(b"\r\n\r\n")
+        assert (b"Content-Length: 0" in head) == (status == 205), "only 205 has a length (RFC 9110, 15.3.6)"
+        assert b"Transfer-Encoding" not in head
+        assert state == 0
+    assert ended == [True, True]
+    assert not stream._streams, "an iterable that nobody reads is let go"
+
+
 def test_memory_of_bodies_is_bounded(serve: Serve) -> None:
     server = with_routes(serve, echo, memory_bytes=100_000)
     assert server.ask(post("/echo", b"x" * 40_000)).status == 200

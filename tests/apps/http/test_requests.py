@@ -119,6 +119,11 @@ TABLE: dict[str, tuple[bytes, list[int], int]] = {
     "CONNECT": (b"CONNECT here:80 HTTP/1.1\r\n" + H + b"\r\n", [501], SHUT),
     "another expectation": (GET + b"Expect: more\r\nContent-Length: 1\r\n\r\n1", [417], SHUT),
     "a second expectation": (GET + b"Expect: 100-continue\r\nExpect: more\r\n\r\n", [417], SHUT),
+    "a refused method that would wait": (
+        b"POST /text.txt HTTP/1.1\r\n" + H + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc",
+        [405],
+        SHUT,
+    ),
     "a long chunk, before it comes": (CHUNKED + b"200000\r\n", [413], SHUT),
     "a long body": (GET + b"Content-Length: 2000000\r\n\r\n", [413], SHUT),
     "a long target": (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n" + H + b"\r\n", [414], SHUT),
@@ -174,6 +179,17 @@ def test_what_waits_is_told_to_go_on(server: Server) -> None:
     assert server.read() == b"", "HTTP/1.0 knows no 100"
     server.send(b"1")
     assert read_answers(server.read())[0].status == 200
+
+
+@pytest.mark.parametrize("files", [True, False], ids=["files", "no files"])
+@pytest.mark.parametrize("body", [b"", b"he", b"hello"], ids=["no body", "a part of it", "all of it"])
+def test_who_is_refused_is_not_told_to_go_on(serve: Callable[..., Server], files: bool, body: bytes) -> None:
+    server = serve() if files else serve(None)
+    head = b"POST /text.txt HTTP/1.1\r\n" + H + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    raw, state = server.raw(head + body)
+    assert raw.startswith(b"HTTP/1.1 405 Method" if files else b"HTTP/1.1 404 Not")
+    assert len(read_answers(raw)) == 1
+    assert state == SHUT, "whether the body comes is not known"
 
 
 def test_what_is_too_long_is_refused_before_it_comes(server: Server) -> None:

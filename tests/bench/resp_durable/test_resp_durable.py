@@ -11,7 +11,7 @@ from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
 from corelane.bench.kv_tcp.scripts import Space
 from corelane.bench.resp_durable import resp_durable, servers
-from corelane.bench.resp_durable.resp_durable import IN_MEMORY, ON_MEMORY, OURS, REDIS
+from corelane.bench.resp_durable.resp_durable import BESIDE, IN_MEMORY, ON_MEMORY, OURS, REDIS
 
 
 def points(rps: float, **extra: float) -> list[Point]:
@@ -26,6 +26,8 @@ def test_the_ratio_stands_beside_what_bounds_it() -> None:
         ON_MEMORY: points(400e3, requests_per_flush=30.0, requests_per_batch=30.0),
         OURS + IN_MEMORY: points(250e3),
         REDIS + IN_MEMORY: points(125e3),
+        OURS + BESIDE: points(60e3, requests_per_flush=20.0, requests_per_batch=10.0),
+        REDIS + BESIDE: points(50e3),
     }
     resp_durable.conclude(session, found, [50.0, 50.0, 50.0])
     figure = session.figures["resp-durable.over_aof"]
@@ -36,6 +38,7 @@ def test_the_ratio_stands_beside_what_bounds_it() -> None:
         "bound: the disk alone, as many requests to a write": pytest.approx(20 / 50e-6 / 200e3),
         ON_MEMORY: pytest.approx(4.0),
         "both without a log": pytest.approx(2.0),
+        "both beside a neighbour": pytest.approx(1.2),
     }
 
 

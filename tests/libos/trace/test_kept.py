@@ -115,6 +115,14 @@ def test_a_name_that_is_no_time_is_passed_over(tmp_path: Path) -> None:
     assert keep(tmp_path, HEAD, records(), MIB, 4).name == "20231114T221320.250Z-kv-42.trace"
 
 
+def test_the_year_9999_ends_nobodys_traces(tmp_path: Path) -> None:
+    for last in ("99991231T235959.999", "99981231T235959.999"):
+        (tmp_path / f"{last}Z-kv-42.trace").write_bytes(b"x")
+    kept_ = [keep(tmp_path, HEAD, records(n), MIB, 9).name for n in (5, 6)]
+    assert kept_ == ["99990101T000000.000Z-kv-42.trace", "99990101T000000.001Z-kv-42.trace"]
+    assert [number(load(tmp_path / name)[1]) for name in kept_] == [5 + 1, 6 + 2]
+
+
 def test_what_was_left_half_written_goes_too(tmp_path: Path) -> None:
     half = tmp_path / "20200101T000000.000Z-kv-1.trace.new"
     half.write_bytes(b"x")
