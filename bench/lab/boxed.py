@@ -21,6 +21,7 @@ SHORT_US, LONG_US, LONG_SHARE = 20.0, 500.0, 0.15  # of requests of two lengths
 SLACK = 5.0  # deadline over work
 ROUNDS = 5
 LEAST_JOBS = 200  # of a round
+TRIES = 3  # of a recording
 LOST_MOST = 0.1  # of the cores' time, by the machine, in a round that counts
 
 
@@ -147,7 +148,7 @@ def _recordings(session: Session, arms: Sequence[Arm], part: float) -> dict[tupl
         lengths = (longer * SHORT_US, longer * LONG_US, LONG_SHARE)
         seconds = (most * ROUNDS + 1) * _stretch_s(at, longer, part)
         try:
-            made = served.recorded(session.two_cores, at, *lengths, seconds=seconds)
+            made = _recording(session, at, lengths, seconds)
         except CorelaneError as error:
             session.skip(f"box and simulator, load {at:g}, recorded, requests of {lengths[0]:g} us", str(error))
             continue
@@ -155,6 +156,18 @@ def _recordings(session: Session, arms: Sequence[Arm], part: float) -> dict[tupl
         session.settings.setdefault("recorded", []).append({"load": at, **about})
         seen[at, longer] = made
     return seen
+
+
+def _recording(
+    session: Session, at: float, lengths: tuple[float, float, float], seconds: float, tries: int = TRIES
+) -> loads.Load:
+    """The first of so many tries in which the application got what was sent."""
+    try:
+        return served.recorded(session.two_cores, at, *lengths, seconds)
+    except CorelaneError:
+        if tries == 1:
+            raise
+        return _recording(session, at, lengths, seconds, tries - 1)
 
 
 def _stretch_s(at: float, longer: float, part: float) -> float:

@@ -22,6 +22,7 @@ from .recorded import load_of_requests
 
 PORT = 9001
 LOOK_S = 0.02  # a ring of 4096 records holds a tenth of a second of the most that such requests can be
+WHOLE = 0.95  # of the requests that were sent, at least; the others were lost, or their core stood still
 SETTLES_S = 0.05  # until the first requests: the application is attached, and its addresses are known
 
 
@@ -29,7 +30,7 @@ def recorded(
     cores: tuple[int, int], at: float, short_us: float, long_us: float, long_share: float, seconds: float
 ) -> loads.Load:
     """What the application got for so long. cores: the loop's, and the application's. at: the load that is asked of it;
-    long_share: part of the requests that take long_us, drawn beforehand. CorelaneError: it got nothing."""
+    long_share: part of the requests that take long_us, drawn beforehand. CorelaneError: it did not get all of it."""
     mean_us = (1 - long_share) * short_us + long_share * long_us
     traffic = Echo(service_us=short_us, long_us=long_us, long_fraction=long_share)
     words = ["spin", "--trace", "full", "--option", "distribution=request"]
@@ -45,8 +46,12 @@ def recorded(
                 parts.append(segment.read())
             made.generator.wait()
             parts.append(segment.read())
-            records = joined(parts)
-            return load_of_requests(table(records, segment.services(), segment.hz), seconds)
+            load = load_of_requests(table(joined(parts), segment.services(), segment.hz), seconds)
+        asked = made.generator.result().sent
+    if len(load) < WHOLE * asked:
+        why = f"the application wrote down {len(load)} of {asked} requests: others had its core"
+        raise CorelaneError("record a load", why, "record while nothing else runs")
+    return load
 
 
 def stretches(load: loads.Load, cores: int, number: int, length_ns: int) -> loads.Load:

@@ -12,7 +12,8 @@ CORES = tuple(sorted(os.sched_getaffinity(0))[:2])
 
 
 @pytest.mark.skipif(len(CORES) < 2, reason="this process may use one core: allow it a second one")
-def test_what_an_application_was_asked_for_is_recorded():
+def test_what_an_application_was_asked_for_is_recorded(monkeypatch):
+    monkeypatch.setattr(served, "WHOLE", 0.0)  # a test machine has others to run
     load = served.recorded(CORES, at=0.1, short_us=20, long_us=200, long_share=0.5, seconds=0.3)
     assert 50 < len(load) < 500  # 273 are asked for
     assert len(load.kinds) == 1
@@ -22,6 +23,13 @@ def test_what_an_application_was_asked_for_is_recorded():
     assert work.min() > 19_000  # it spins until so much time is over
     assert 0.3 < (work > 150_000).mean() < 0.7
     assert load.jobs["at_ns"].max() < 1e9
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="this process may use one core: allow it a second one")
+def test_what_an_application_did_not_get_is_no_recording(monkeypatch):
+    monkeypatch.setattr(served, "WHOLE", 1.1)
+    with pytest.raises(CorelaneError, match=r"wrote down \d+ of \d+ requests"):
+        served.recorded(CORES, at=0.1, short_us=20, long_us=200, long_share=0.5, seconds=0.1)
 
 
 def test_stretches_of_a_load_begin_together():
