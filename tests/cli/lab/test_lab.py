@@ -102,7 +102,7 @@ def test_a_load_file_on_the_box(capsys, tmp_path):
     assert row["box_p50_us"] >= 10
     assert row["model_p99_us"] >= row["model_p50_us"] >= 10
     text = said(capsys, *words)
-    assert f"fifo on cores {core}: {2 * count} jobs in 2 rounds" in text
+    assert f"fifo (batch=1) on cores {core}: {2 * count} jobs in 2 rounds" in text
     assert "simulated without losses" in text
 
 
