@@ -16,6 +16,8 @@
                  the engine against formulas; policies against what they say that they hold
     box.py, boxloop.py
                  the same load and policy on this machine's cores
+    boxed.py, served.py, recorded.py
+                 how far both are apart, on loads generated and recorded; a load from a service, from what was seen
     doorbell.py, needs.h, needs.c
                  the time from need to core on this machine, by the doorbell and by the scan
     lab.py, studies.py

@@ -28,16 +28,10 @@ from typing import Any
 import numpy as np
 
 from ...runtime.errors import CorelaneError
-from ..harness.session import Session
-from . import boxloop, generators, loads, policy
+from . import boxloop, loads, policy
 from .runs import Wanted
 from .world import CALL_MOST_S, Costs, Machine, Ran, World, lost_in_a_call
 
-MEAN_US = 100.0
-SHORT_US, LONG_US, LONG_SHARE = 20.0, 500.0, 0.15  # of requests of two lengths
-SLACK = 5.0  # deadline over work
-ROUNDS = 5
-LOST_MOST = 0.1  # of the cores' time, by the machine, in a round that counts
 DRAWS = 5  # simulations of a round
 GAPS_PER_JOB, GAPS_MORE = 32, 100_000  # for which a run has room, for each core
 PERCENTILES = (50, 99)
@@ -47,37 +41,6 @@ TICK_NS = 1_000_000  # between ticks, for policies that want no other calls
 AHEAD_NS = 2_000_000  # until the first instant of a run
 PATIENCE, LEAST_S = 5, 5.0  # times what a run takes at least; and beyond, for a machine that others use too
 _lost: list[object] = []  # tables of policies that do not come back
-
-
-@dataclass(frozen=True)
-class Case:
-    """A policy of the comparison. least: cores from which on it is another policy than FIFO. lengths: its load has
-    requests of two lengths, not one log-normal one; longer: these are so many times longer, as its quanta are."""
-
-    policy: str
-    settings: Mapping[str, float]
-    loads: tuple[float, ...]
-    least: int = 1
-    lengths: bool = True
-    longer: float = 1.0
-
-
-# The first two at all loads, to see how far the box is right. Those that look at each job whenever they decide have
-# longer requests and quanta: beside quanta of 50 us a queue which a gap of the machine has left would grow on.
-CASES = (
-    Case("fifo", {}, (0.3, 0.6, 0.8), lengths=False),
-    Case("priority", {"preempt": 1}, (0.3, 0.6, 0.8), lengths=False),
-    Case("round_robin", {"quantum_us": 50}, (0.7,)),
-    Case("shinjuku", {"quantum_us": 50}, (0.7,)),
-    Case("edf", {}, (0.7,)),
-    Case("antman", {}, (0.7,)),
-    Case("caladan", {}, (0.7,), least=2),
-    Case("gandiva", {"quantum_us": 200}, (0.7,), longer=4),
-    Case("fair", {"quantum_us": 200}, (0.7,), longer=4),
-    Case("hare", {"quantum_us": 200}, (0.7,), longer=4),
-    Case("tiresias", {"quantum_us": 200}, (0.7,), longer=4),
-    Case("gittins", {"quantum_us": 200}, (0.7,), longer=4),
-)
 
 
 @dataclass(frozen=True)
@@ -208,63 +171,6 @@ def _cost_of_a_train(cores: Sequence[int]) -> tuple[int, int]:
     return max(round(float(middle)), 0), round(float(high - low))
 
 
-def compare(session: Session, seconds: float) -> dict[str, Any]:
-    """Rows for one and two cores, each case and load; sets the figure lab.box_error."""
-    counts = [n for n in (1, 2) if n <= len(session.cores)]
-    arms = [(n, case, at) for n in counts for case in CASES if n >= case.least for at in case.loads]
-    part = seconds / (sum(case.longer for _, case, _ in arms) * ROUNDS)
-    costs = {n: costs_of(session.cores[:n]) for n in counts}
-    session.settings["box_costs_ns"] = [costs[n].switch_ns for n in counts]
-    session.settings["box_late_ns"] = [costs[n].late_ns for n in counts]
-    errors: dict[str, float] = {}
-    plain: list[float] = []
-    apart: dict[str, float] = {}
-    for servers, case, at in arms:
-        arm = f"box and simulator, {case.policy}, {servers} cores, load {at:g}"
-        session.say(arm)
-        count = max(int(part * 1e6 * at * servers / MEAN_US), 200)  # and of those that are longer as many
-        cores, cost = session.cores[:servers], costs[servers]
-        try:
-            pairs = [_round(cores, case, at, count, cost, 100 + i) for i in range(ROUNDS)]
-        except CorelaneError as error:  # it cannot keep up
-            session.skip(arm, str(error))
-            continue
-        kept = [pair for pair in pairs if pair.box.stopped <= LOST_MOST and not pair.box.missed]
-        if not kept:
-            session.skip(arm, f"the machine took over {100 * LOST_MOST:g} % of the cores' time in each round")
-            continue
-        if len(kept) < len(pairs):
-            left = len(pairs) - len(kept)
-            session.note(f"{arm}: {left} of {ROUNDS} rounds are left out, in which the machine was too loud")
-        row = row_of(kept)
-        session.arm(arm, policy=case.policy, cores=servers, load=at, rounds_left_out=len(pairs) - len(kept), **row)
-        errors |= {f"{arm}, p{p}": row[f"p{p}_error"] for p in PERCENTILES}
-        apart |= {f"{arm}, p{p}": row[f"p{p}_apart"] for p in PERCENTILES}
-        plain += [abs(row[f"plain_p{p}_error"]) for p in PERCENTILES]
-    if not errors:
-        session.figure("lab.box_error", None, reason="the machine was too loud in every round")
-        return {}
-    worst = max(errors, key=lambda name: abs(errors[name]))
-    session.note(f"lab.box_error is that of {worst}")
-    beside = {
-        "largest without what the machine took from jobs": max(plain),
-        "simulations of that row apart": apart[worst],
-        "largest of simulations apart": max(apart.values()),
-    }
-    values = [abs(error) for error in errors.values()]
-    session.figure("lab.box_error", max(values), runs=values, beside=beside)
-    return errors
-
-
-def _round(cores: Sequence[int], case: Case, at: float, count: int, costs: Costs, seed: int) -> Both:
-    """A load of the comparison through both."""
-    if case.lengths:
-        load = two_lengths(at, len(cores), count, seed, case.longer)
-    else:
-        load = _log_normal(at, len(cores), count, seed)
-    return both(load, policy.load(case.policy, case.settings), cores, costs)
-
-
 def both(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], costs: Costs) -> Both:
     """One load on the box, simulated with the times at which its cores stood still, DRAWS times, and without."""
     boxed = on_the_box(load, chosen, cores, costs)
@@ -280,29 +186,6 @@ def rounds(
     pairs = [both(load.made(len(cores), seed), chosen, cores, costs) for seed in seeds]
     row = {"policy": str(chosen), "cores": list(cores), "rounds": len(pairs), "switch_ns": costs.switch_ns}
     return row | {"late_ns": costs.late_ns} | row_of(pairs)
-
-
-def _log_normal(at: float, cores: int, count: int, seed: int) -> loads.Load:
-    """Log-normal jobs of two classes, of which one job in five is of the first."""
-    made = generators.make("poisson", {"jobs": count, "load": at, "mean_us": MEAN_US, "sigma": 0.8}, cores, seed)
-    rows = made.jobs.copy()
-    rows["kind"] = np.random.default_rng(seed).random(count) >= 0.2
-    return loads.Load((loads.Kind(cls=0), loads.Kind(cls=1)), rows, made.said)
-
-
-def two_lengths(at: float, cores: int, count: int, seed: int, longer: float = 1.0) -> loads.Load:
-    """Short and long requests, a class each, with deadlines and weights; the short ones are guaranteed. longer: so many
-    times than SHORT_US and LONG_US. Weights are drawn from a range: were they 1, 2 and 4, quanta over weights would be
-    equal to the ns in the simulator, where the older job goes first then, and not on the box."""
-    short_us, long_us = longer * SHORT_US, longer * LONG_US
-    settings = {"jobs": count, "load": at, "short_us": short_us, "long_us": long_us, "long_share": LONG_SHARE}
-    made = generators.make("bimodal", settings, cores, seed)
-    rows = made.jobs.copy()
-    rows["deadline_ns"] = (SLACK * rows["work_ns"]).astype(np.int64)
-    rows["weight"] = np.random.default_rng(seed).uniform(1.0, 4.0, count)
-    short = loads.Kind(cls=0, limit_ns=int(1e4 * short_us))
-    long = loads.Kind(cls=1, limit_ns=int(1e4 * long_us), guaranteed=False)
-    return loads.Load((short, long), rows, made.said)
 
 
 def row_of(pairs: Sequence[Both]) -> dict[str, Any]:

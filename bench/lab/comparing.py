@@ -3,7 +3,6 @@ policy's curve ends and why."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from ..harness.table import align, quantity
 from . import measures, policy, runs
 from .runs import Done, Task
 
-BROKEN = 2.0  # the p99 slowdown over that on the fewest cores, from which on a policy no longer scales
+BROKEN = 2.0  # the p99 slowdown over the least on fewer cores, from which on a policy no longer scales
 BUSY = 0.3  # of its loop's time, from which on that is the reason: else the load differs, as by its gangs
 COLUMNS = (
     ("mean_completion_us", "mean us"),
@@ -87,16 +86,19 @@ def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
 def _end(rows: Sequence[Mapping[str, Any]]) -> str:
     """Where a policy's curve ends, and why."""
     rows = sorted(rows, key=lambda row: int(row["cores"]))
-    for row in rows:
+    for i, row in enumerate(rows):
         if why := measures.why_it_stops(row):
             return f"at {row['cores']} cores: {why}"
-    for before, row in itertools.pairwise(rows):
-        worse = "p99_slowdown" in row and row["p99_slowdown"] > BROKEN * rows[0].get("p99_slowdown", math.inf)
-        if worse and float(row["loop_busy"]) >= BUSY:
-            busy = 100 * float(row["loop_busy"])
-            why = f"its p99 slowdown is {BROKEN:g} times that on {rows[0]['cores']} cores; the loop works {busy:.0f} %"
-            return f"between {before['cores']} and {row['cores']} cores: {why}"
+        least = min(rows[:i], key=_tail, default=row)
+        if row.get("p99_slowdown", 0.0) > BROKEN * _tail(least) and float(row["loop_busy"]) >= BUSY:
+            why = f"its p99 slowdown is over {BROKEN:g} times that on {least['cores']}; of the loop"
+            return f"between {rows[i - 1]['cores']} and {row['cores']} cores: {why} {measures.loop_told(row)}"
     return f"at {rows[-1]['cores']} cores, the most that were asked for"
+
+
+def _tail(row: Mapping[str, Any]) -> float:
+    """inf: it ended no job, or some seed did not."""
+    return float(row.get("p99_slowdown", math.inf))
 
 
 def table(document: Mapping[str, Any]) -> str:

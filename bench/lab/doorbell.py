@@ -107,10 +107,12 @@ def compare(session: Session, seconds: float) -> None:
     beside["p50 over that bound"] = statistics.median(b.us(0.5) / f for b, f in zip(bell, floors, strict=True))
     heard = [sorted(b.parts[HEARD]) for b in bell]
     if all(heard):
-        beside["bound: a line and our hand-over, over the scan"] = statistics.median(
+        least = statistics.median(
             (b.us(0.5) - percentile(h, 0.5) / 1e3 + line_us) / s.us(0.5)
             for b, h, s in zip(bell, heard, scan, strict=True)
         )
+        beside["bound: a line and our hand-over, over the scan"] = least
+        session.note(bounded(least, beside["bound: a line and the raw hand-over, over the scan"]))
     session.ratio_figure("lab.doorbell", [b.us(0.5) for b in bell], [s.us(0.5) for s in scan], beside=beside)
 
 
@@ -151,6 +153,16 @@ def told(bell: Sequence[Met], raw: Sequence[Met], line_us: float) -> str:
         (BEGINS, median_us(bell, BEGINS), 0.0),
     )
     return ", ".join(f"{name} {ours:.3g} (bound {bound:.3g})" for name, ours, bound in rows)
+
+
+def bounded(ours: float, raw: float) -> str:
+    """What no doorbell can better. ours, raw: the figure, were a need heard after the way of a line alone, and then our
+    hand-over followed, or the kernel's own."""
+    return (
+        f"lab.doorbell has a bound: a ring and a scan are followed by the same hand-over. It would be "
+        f"{ours:.3g} here, were a need heard after the way of a cache line alone, and {raw:.3g} with the kernel's own "
+        "hand-over after that"
+    )
 
 
 def row_of(rounds: Sequence[Met]) -> dict[str, Any]:

@@ -15,13 +15,13 @@ SEEDS, WHOLE_S = 10_000, 10  # of each policy that says that it holds something,
 
 
 def run(session: Session) -> None:
-    """The formulas take twice session.seconds at most, the box four times, the doorbell half, the speed a fifth.
+    """The formulas take twice session.seconds at most, the box six times, the doorbell half, the speed a fifth.
     Invariants are checked on a hundred seeds for each second, and on all of them from ten seconds on."""
-    from . import box, doorbell, studies
+    from . import boxed, doorbell, studies
 
     studies.against_formulas(session, 2 * session.seconds)
     session.take_canary()
-    box.compare(session, 4 * session.seconds)
+    boxed.compare(session, 6 * session.seconds)
     doorbell.compare(session, 0.5 * session.seconds)
     studies.check_invariants(session, SEEDS if session.seconds >= WHOLE_S else int(100 * session.seconds))
     session.take_canary()

@@ -32,6 +32,7 @@ def measured(ran: Ran) -> dict[str, float]:
     alone = load.jobs["work_ns"] / least
     slow = done / alone[over]
     span = max(ran.end_ns, 1)
+    decides = ran.decided_ns / span
     out = {
         "jobs": float(len(load)),
         "done": float(over.sum()),
@@ -44,7 +45,8 @@ def measured(ran: Ran) -> dict[str, float]:
         "calls": ran.calls / len(load),
         "gifts": ran.gifts / len(load),
         "gifts_refused": float(ran.refused),
-        "loop_busy": (ran.decided_ns + ran.gifts * ran.machine.costs.actuate_ns / ran.machine.loops) / span,
+        "loop_busy": decides + ran.gifts * ran.machine.costs.actuate_ns / ran.machine.loops / span,
+        "loop_decides": decides,
         "busy_core_s": float(ran.series[:, 1].sum() / 1e9),
     }
     if not len(done):
@@ -108,10 +110,16 @@ def over_seeds(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
     return out
 
 
+def loop_told(row: Mapping[str, Any]) -> str:
+    """What the first loop does with its time."""
+    busy, decides = float(row["loop_busy"]), float(row["loop_decides"])
+    return f"decisions take {100 * decides:.0f} % and moves {100 * (busy - decides):.0f} % of its time"
+
+
 def why_it_stops(row: Mapping[str, Any]) -> str:
     """What has run out in a world, by its account; empty if nothing has."""
     if float(row["loop_busy"]) >= FULL:
-        return "the iokernel's loop is full: decisions and moves take all of its time"
+        return f"the iokernel's loop is full: {loop_told(row)}"
     if float(row["not_done"]) > 0:
         return f"{row['not_done']:g} jobs are left: the policy gives them no core, or there was no room for them"
     if float(row["utilisation"]) >= FULL:

@@ -86,13 +86,18 @@ def checks(document: dict[str, Any]) -> Canvas:
     errors = [100 * abs(float(row["error"])) for row in formulas]
     canvas.bars([row["name"] for row in formulas], errors, ylabel="error of the mean time (%)")
     for panel, p in enumerate(PERCENTILES if boxes else (), 1):
-        labels = [f"{row['policy']}, {row['cores']}, {row['load']:g}, {side}" for row in boxes for side in SIDES]
+        labels = [f"{_case(row)}, {side}" for row in boxes for side in SIDES]
         values = [float(row[f"{side}_p{p}_us"]) for row in boxes for side in SIDES]
         colours = [i for _ in boxes for i in range(len(SIDES))]
         canvas.bars(labels, values, ylabel=f"p{p} of completion (us)", panel=panel, colours=colours, log=True)
     canvas.caption("Errors: mean of several seeds, corrected by control variates, against the formula's.")
     canvas.caption("The others: policy, cores, load, and side: the box or the simulator (model), on the same jobs.")
     return canvas
+
+
+def _case(row: dict[str, Any]) -> str:
+    """Of a row of the box."""
+    return f"{row['policy']}, {row['cores']}, {'recorded' if row['recorded'] else format(row['load'], 'g')}"
 
 
 def _name(row: dict[str, Any]) -> str:

@@ -205,8 +205,9 @@ FEWER: dict[str, dict[str, Any]] = {
     "lab": {
         "lab.studies.FIRST_RUNS": 1,
         "lab.studies.SPEED_JOBS": 20_000,
-        "lab.box.ROUNDS": 1,
-        "lab.box.CASES": lambda whole: whole[2:4],
+        "lab.boxed.ROUNDS": 1,
+        "lab.boxed.CASES": lambda whole: whole[2:4],
+        "lab.boxed.RECORDED": lambda whole: whole[:1],
         "lab.doorbell.ROUNDS": 1,
         "lab.doorbell.LEAST": 1,
     },

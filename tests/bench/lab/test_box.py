@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from corelane.bench.lab import box, loads, policy
+from corelane.bench.lab import box, boxed, loads, policy
 from corelane.bench.lab.world import Costs
 from corelane.runtime.errors import CorelaneError
 
@@ -82,7 +82,7 @@ def test_no_decision_of_a_load_hangs_on_equal_core_times():
     """Under weights of 1, 2 and 4 many were equal to the ns: who went first then was another one on the box, and p50
     of `fair` off by 13 %. So it was between two simulations of which one takes up to 10 ns longer for a switch."""
     for seed in (1, 2):
-        load = box.two_lengths(0.7, 1, 1500, seed, 4)
+        load = boxed.two_lengths(0.7, 1, 1500, seed, 4)
         chosen = policy.load("fair", {"quantum_us": 200})
         runs = [box.simulated(x, chosen, 1, Costs(switch_ns=250)) for x in (load, started_late(load, seed))]
         first, second = (np.percentile(ran.completion_ns, 50) for ran in runs)
@@ -120,7 +120,7 @@ def test_that_quanta_end_late_counts_and_hardly_by_how_much(name, p, weights):
         return np.median([np.percentile(one.completion_ns, p) for one in ran])
 
     for seed in (100, 102):
-        load = box.two_lengths(0.7, 1, 2750, seed, 4)
+        load = boxed.two_lengths(0.7, 1, 2750, seed, 4)
         load = with_weights(load, seed) if weights else load
         exact, little, more = (median_of(load, Costs(switch_ns=250, late_ns=ns)) for ns in (0, 6, 60))
         said = f"seed {seed}: exact {exact:.0f}, late {little:.0f}, later {more:.0f} ns"

@@ -41,6 +41,12 @@ def test_a_note_has_our_parts_and_those_of_the_bound():
     )
 
 
+def test_the_bound_is_told_in_words():
+    said = doorbell.bounded(0.4712, 0.332)
+    assert "would be 0.471 here, were a need heard after the way of a cache line alone" in said
+    assert "0.332 with the kernel's own hand-over" in said
+
+
 def test_a_row_has_all_needs_and_medians_of_the_rates():
     row = doorbell.row_of([doorbell.Met([3000.0], 1.0, 5.0), doorbell.Met([1000.0, 2000.0], 3.0, 7.0)])
     assert (row["n"], row["p50_us"], row["decisions_per_s"], row["rings_per_s"]) == (3, 2.0, 2.0, 6.0)

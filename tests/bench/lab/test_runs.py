@@ -181,6 +181,7 @@ def test_a_document_says_what_a_reviewer_asks(document, tmp_path):
     text = comparing.table(document)
     assert "seeds 1, 2" in text
     assert "95 % interval" in text
+    assert "\nsimulated; " in text
     counts = [line.count("+-") for line in text.splitlines()]
     assert [count for count in counts if count > 1] == [len(comparing.COLUMNS)] * 4
 
@@ -223,11 +224,39 @@ def test_an_oracle_is_labelled(write_policy, run):
 
 
 def test_where_curves_end():
-    row = {"loop_busy": 0.1, "not_done": 0.0, "utilisation": 0.5}
+    row = {"loop_busy": 0.1, "loop_decides": 0.1, "not_done": 0.0, "utilisation": 0.5}
     assert measures.why_it_stops(row) == ""
-    assert "loop is full" in measures.why_it_stops(row | {"loop_busy": 0.99})
+    full = measures.why_it_stops(row | {"loop_busy": 0.99, "loop_decides": 0.6})
+    assert full == "the iokernel's loop is full: decisions take 60 % and moves 39 % of its time"
     assert "3 jobs are left" in measures.why_it_stops(row | {"not_done": 3.0})
     assert "all cores" in measures.why_it_stops(row | {"utilisation": 0.98})
+
+
+def ended(*tails, busy=0.5):
+    """Where a curve on 4, 8, .. cores ends, with these p99 slowdowns, and a loop that is so busy on the most."""
+    numbers = {"done": 1.0, "not_done": 0.0, "utilisation": 0.5, "gifts_refused": 0.0, "loop_decides": 0.25}
+    done = []
+    for i, tail in enumerate(tails):
+        (task,) = tasks(cores=(4 << i,), seeds=(1,))
+        row = numbers | {"p99_slowdown": tail, "loop_busy": busy if i == len(tails) - 1 else 0.25}
+        done.append(runs.Done(task, row, {"quantiles_us": []}))
+    with Session("lab", seconds=0.1) as session:
+        comparing.fill(session, done)
+    return session.document()["settings"]["stops"]["fifo"]
+
+
+def test_a_tail_that_rises_ends_a_curve_even_where_queues_of_few_cores_are_long():
+    """It was held against that on the fewest cores, where jobs wait most: a tail five times its least was no end."""
+    why = "its p99 slowdown is over 2 times that on 8; of the loop decisions take 25 % and moves 25 % of its time"
+    assert ended(40.0, 8.0, 38.0) == f"between 8 and 16 cores: {why}"
+    assert ended(40.0, 8.0, 15.0) == "at 16 cores, the most that were asked for"
+    assert ended(40.0, 8.0, 38.0, busy=0.29) == "at 16 cores, the most that were asked for"  # the load differs
+
+
+def test_a_curve_ends_where_the_first_of_its_ends_is():
+    assert ended(9.0, 9.0, 9.0, busy=0.98).startswith("at 16 cores: the iokernel's loop is full")
+    assert ended(9.0, 80.0, 90.0, busy=0.98).startswith("at 16 cores: the iokernel's loop is full")
+    assert ended(1.0, 9.0, busy=0.9).startswith("between 4 and 8 cores")
 
 
 def test_a_loop_that_is_full_is_where_it_stops(run):
@@ -242,6 +271,9 @@ def test_the_plot_keeps_the_rules(document):
     canvas.close()
     assert len(figure.panels) == 7
     assert policy.load("fifo").name in figure.expect
+    for name, why in document["settings"]["stops"].items():
+        assert f"{name}: {why}." in canvas.captions  # where it stops scaling, and why
+    assert any(caption.startswith("Simulated.") for caption in canvas.captions)
     one = document | {"arms": [row for row in document["arms"] if row["cores"] == 4]}
     canvas = plots.draw(one)
     figure = canvas.complete(one)

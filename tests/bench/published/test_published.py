@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cltest.cbuild import ROOT
 
 from corelane.bench.harness.session import Session
 from corelane.bench.lab import policy
-from corelane.bench.published import brute_force, claim_loads, claims, held_out, published, serving, together
+from corelane.bench.published import brute_force, claim_loads, claims, held_out, published, scaling, serving, together
 from corelane.runtime.errors import CorelaneError
+
+PAGE = ROOT / "docs" / "lab-scaling.md"
 
 
 @pytest.mark.parametrize("name", brute_force.PLANNERS)
@@ -142,6 +145,17 @@ def test_all_policies_run_on_the_same_jobs(monkeypatch):
     plain = {row.policy: row.numbers["mean_completion_us"] for row in rows if row.seats == 1}
     assert plain["fifo"] == plain["priority"]  # there is one class
     assert together.table(rows).count("exponential") == 3
+
+
+@pytest.mark.soak(takes_s=30)
+@pytest.mark.parametrize("loops", scaling.LOOPS)
+def test_where_policies_end_is_what_the_page_says(loops):
+    """A policy that gives out one core a call, one that gives out all idle ones, and one that preempts."""
+    names = ("fifo", "fair", "shinjuku")
+    rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    said = {row[0].strip("| `"): row[1 + scaling.LOOPS.index(loops)].removesuffix(" |") for row in rows}
+    assert said.keys() == set(policy.names())
+    assert scaling.stops(names, loops) == {name: said[name] for name in names}
 
 
 def sessions(*rows):

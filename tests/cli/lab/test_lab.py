@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 
 import pytest
@@ -88,6 +89,21 @@ def test_a_load_file(capsys, tmp_path):
     text = said(capsys, "compare", "--policy", "fifo,priority", "--alone", *words)
     assert "settings were chosen on the load that is shown: mine.load" in text
     assert "1 times the mean completion of fifo" in text
+
+
+@pytest.mark.soak(takes_s=40)  # the box's loop is compiled
+def test_a_load_file_on_the_box(capsys, tmp_path):
+    core, count = str(min(os.sched_getaffinity(0))), 50
+    rows = loads.jobs([20_000 * i for i in range(count)], [10_000.0] * count)
+    loads.write(tmp_path / "seen.load", loads.Load((loads.Kind(),), rows, {"recorded": "requests"}))
+    words = ["box", "--policy", "fifo", "--load", str(tmp_path / "seen.load"), "--cores", core, "--rounds", "2"]
+    row = json.loads(said(capsys, *words, "--json"))
+    assert (row["n"], row["rounds"], row["cores"]) == (2 * count, 2, [int(core)])
+    assert row["box_p50_us"] >= 10
+    assert row["model_p99_us"] >= row["model_p50_us"] >= 10
+    text = said(capsys, *words)
+    assert f"fifo (batch=1) on cores {core}: {2 * count} jobs in 2 rounds" in text
+    assert "simulated without losses" in text
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Each policy on a production cluster's mix, and on a few jobs whose times can be told by hand."""
 
+import re
+
 import numpy as np
 import pytest
 from cltest.cbuild import ROOT
 
-from corelane.bench.lab import engine, generators, invariants, loads, policy, world
+from corelane.bench.lab import boxed, engine, generators, invariants, loads, policy, world
 from corelane.bench.lab import table as t
 from corelane.bench.lab.loads import Kind, Phase
 
@@ -68,6 +70,25 @@ def test_a_policy_has_its_source_its_length_and_its_page(name):
         ):
             assert heading in said, f"{page}: {heading}"
     assert f"`{name}`" in (ROOT / "docs" / "lab-policies.md").read_text()
+
+
+def test_what_was_measured_is_said_to_be_simulated_and_claims_no_device_that_is_not_there():
+    pages = sorted((ROOT / "docs" / "lab").glob("*.md"))
+    assert len(pages) > 10
+    for page in pages:
+        _, heading, rest = page.read_text().partition("## What we measured\n")
+        measured = rest.partition("\n## ")[0].lower()
+        assert "simulated" in measured or not heading, page
+        assert not re.search(r"joule|watt|gpu|network", measured), page
+
+
+def test_each_policy_runs_on_the_box_or_the_page_says_why_not():
+    text = (ROOT / "docs" / "lab-policies.md").read_text()
+    said = text[text.index("\n| on the box |") : text.index("What the iokernel itself decides")]
+    assert {name for name in NAMES if f"`{name}`" not in said} == set()
+    compared = "".join(line for line in said.splitlines() if "bench lab" in line or "the same, with" in line)
+    cases = {case.policy for case in (*boxed.CASES, *boxed.RECORDED)}
+    assert {name for name in NAMES if f"`{name}`" in compared} == cases
 
 
 def test_round_robin_shares_by_quanta(run):
