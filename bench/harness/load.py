@@ -17,6 +17,7 @@ from .stops import Counts, Watch
 
 WARM_FRACTION = 0.15
 WARM_MOST_S = 0.3
+ACCEPT_S = 100e-6  # a connection, for a server on kernel sockets to take it and answer it once, with a margin
 LIGHT_FRACTION, LIGHT_LEAST_RPS = 0.02, 1000.0  # of what is explained: hardly any work, and no time to fall asleep
 
 

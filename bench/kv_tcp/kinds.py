@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from ..harness import rest
-from ..harness.load import Load
+from ..harness.load import ACCEPT_S, Load
 from ..harness.openloop import Point
 from ..harness.session import Session
 from ..load.measuring import point_of
@@ -23,7 +23,6 @@ LONG_KEYS, LONG_CONNECTIONS = 16, 16
 QUEUE_BYTES = 384 * 1448  # that wait in a client's queue of AF_XDP: three quarters of the frames that it keeps ready
 SCRIPT_BYTES = 16 << 20  # of a script of long values
 KERNEL_KEYS = 10_000  # that a client on kernel sockets stores itself
-ACCEPT_S = 100e-6  # a connection, for a server on kernel sockets to take it and answer it once, with a margin
 SETS = 0.1  # of the requests, beside GETs
 BY_KERNEL = "asked by kernel sockets"
 

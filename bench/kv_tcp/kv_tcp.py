@@ -147,7 +147,7 @@ def beside_others(
         rates = {server: [p.achieved_rps for p in found[_arm(server, 1)]] for server in ports}
         compare(session, rates, alone, bounds)
         rate = HALF * statistics.median(rates[MEMCACHED])
-        how: dict[str, Any] = {"rate": rate, "slot_s": tails.slot_s(0.4 * seconds)}
+        how: dict[str, Any] = {"rate": rate, "slot_s": tails.slot_s(0.4 * seconds), "connections": CONNECTIONS}
         clients = {server: partial(pair.client, ports[server], space.memcached(), CONNECTIONS) for server in ports}
         asked = {
             OURS: tails.Asked(clients[OURS], serving=pair.ours, **how),

@@ -170,7 +170,7 @@ def tails(session: Session, pair: servers.Pair, bound: servers.Bound, rate: floa
         session.figure(figure, None, reason="memcached carried no load on Linux")
         return
     seconds = SHARES[TAILS] * session.seconds
-    how: dict[str, Any] = {"rate": rate, "slot_s": slot_s(seconds)}
+    how: dict[str, Any] = {"rate": rate, "slot_s": slot_s(seconds), "connections": CONNECTIONS}
     asked = {world: Asked(partial(pair.client, world, "poisson"), pid=pair.pids[world], **how) for world in WORLDS}
     asked[IN_C] = Asked(bound.client, serving=bound.veth.ours, **how)
     arms = {name: one.arm(session) for name, one in asked.items()}

@@ -9,26 +9,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import rest, usage
-from ..load import Load
+from ..load import ACCEPT_S, Load
 from ..openloop import Point
 from ..session import Session
 from .turns import LOOKED_S, Arm
 from .waits import since
 
 TURN_S = 0.12  # in slots; in a short run a turn is one slot
+# Each slot opens its own connections. The thread of the server that takes them may wait for the CPU of one that serves
+# those that are taken, and what they ask first waits for both.
+TAKEN_S = 0.02
 
 
 @dataclass
 class Asked:
     """A server that is asked at a rate, in slots of slot_s: in each turn by a client of its own, whose first slot warms
     both and is not counted. client: makes it. serving: around a turn, runs a server of this process. pid: of a server
-    that has a process and sleeps in other turns; 0: there is none."""
+    that has a process and sleeps in other turns; 0: there is none. connections: of the client; their beginning is not
+    counted either."""
 
     client: Callable[[], AbstractContextManager[Any]]
     rate: float
     slot_s: float
     serving: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
     pid: int = 0
+    connections: int = 0
     _tids: frozenset[int] = frozenset()
     _load: Load | None = None
 
@@ -50,4 +55,5 @@ class Asked:
 
     def _slot(self, meanwhile: AbstractContextManager[object]) -> Point:
         assert self._load is not None
-        return self._load.measure(self.rate, self.slot_s, meanwhile=meanwhile)
+        accepted_s = TAKEN_S + self.connections * ACCEPT_S if self.connections else 0.0
+        return self._load.measure(self.rate, self.slot_s, meanwhile=meanwhile, accepted_s=accepted_s)

@@ -30,8 +30,10 @@ class Room:
         yield self
         self.said.append(f"{name} ends")
 
-    def measure(self, rate: float, seconds: float, meanwhile: AbstractContextManager[object]) -> Point:
-        assert (rate, seconds) == (RATE, SLOT_S)
+    def measure(
+        self, rate: float, seconds: float, meanwhile: AbstractContextManager[object], accepted_s: float
+    ) -> Point:
+        assert (rate, seconds, accepted_s) == (RATE, SLOT_S, asked.TAKEN_S + 100 * asked.ACCEPT_S)
         with meanwhile:
             self.said.append("a slot")
         return Point(rate, rate, 1, 1, seconds=seconds)
@@ -41,7 +43,8 @@ def test_a_turn_has_a_client_whose_first_slot_is_not_counted(monkeypatch: pytest
     room: Any = Room()
     monkeypatch.setattr(asked.rest, "demand", lambda what: room.said.append("rest"))
     monkeypatch.setattr(asked, "Load", lambda generator: generator)
-    one = Asked(lambda: room.named("client"), RATE, SLOT_S, lambda: room.named("server"), pid=os.getpid())
+    client, server = lambda: room.named("client"), lambda: room.named("server")
+    one = Asked(client, RATE, SLOT_S, server, pid=os.getpid(), connections=100)
     arm = one.arm(Session("posix", seconds=20, cores=[0], progress=io.StringIO()))
     with arm.within():
         assert os.getpid() in arm.threads()
