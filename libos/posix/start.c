@@ -24,7 +24,7 @@
 #define BUSY_NS 10000000 /* between two looks whether a NIC is free */
 #define BUSY_TRIES 20
 #define TRY_NS 1000000000 /* between two tries to make the runtime, by a process that was forked */
-#define SPIN_NS 50000     /* adaptive: to sleep by epoll and be woken takes some 35 us in a VM, which a client waits for */
+#define SPIN_NS 50000     /* adaptive: to be woken from epoll takes some 35 us in a VM, which a client waits for */
 #define END_NS 100000000  /* for what is still to be sent at the end, by kthreads that have threads of their own */
 
 static struct cl_posix_config config;
