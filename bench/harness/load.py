@@ -6,6 +6,7 @@ one rate for a while and turns what became of it into a Point.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
@@ -83,13 +84,15 @@ class Load:
 
         window_s: keep the p99 of windows of about this length, too. meanwhile: around the time of the load, without
         what is made ready before it and computed after it. accepted_s: a longer warm-up, by so much: connections are
-        open before their server has taken them.
+        open before their server has taken them. `meanwhile` begins after it.
         """
         warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S) + accepted_s
         seconds += accepted_s
         windows = max(1, round((seconds - warm_s) / window_s)) if window_s else 1
         before = self.busy_s() if self.busy_s else 0.0
         self.generator.begin(rate_rps, seconds - warm_s, warm_s, windows)
+        if accepted_s:
+            time.sleep(accepted_s)
         with meanwhile or nullcontext():
             self.generator.wait()
         result = self.generator.result()
