@@ -288,7 +288,7 @@ GOALS: dict[str, Goal] = _table(
         0.1,
         "at most",
         "x",
-        "simulated p50 and p99 of jobs / this machine's on the same load, generated or recorded, less 1: largest",
+        "simulated p50 and p99 of jobs / this machine's on the same recorded load, less 1: largest",
     ),
     Goal(
         "lab.doorbell",

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from ...drivers.nic.loadgen.runs import Result
+from ...runtime.errors import CorelaneError
 from ...runtime.hist import Hist
 from .openloop import Point
 from .stops import Counts, Watch
@@ -19,6 +20,7 @@ from .stops import Counts, Watch
 WARM_FRACTION = 0.15
 WARM_MOST_S = 0.3
 ACCEPT_S = 100e-6  # a connection, for a server on kernel sockets to take it and answer it once, with a margin
+BEGINS_S = 30.0  # within which the server is found, and given its items
 LIGHT_FRACTION, LIGHT_LEAST_RPS = 0.02, 1000.0  # of what is explained: hardly any work, and no time to fall asleep
 
 
@@ -50,9 +52,22 @@ class Generator(Protocol):
 
     def begin(self, rate: float, seconds: float, warmup_s: float, windows: int) -> None: ...
 
+    def begins_s(self) -> float | None: ...
+
     def wait(self) -> None: ...
 
     def result(self) -> Result: ...
+
+
+def await_begin(generator: Generator) -> float:
+    """When what is measured begins or began, as time.monotonic(). CorelaneError: it does not."""
+    deadline = time.monotonic() + BEGINS_S
+    while (begins_s := generator.begins_s()) is None:
+        if time.monotonic() > deadline:
+            generator.wait()  # says why, if it has failed
+            raise CorelaneError(f"the load did not begin within {BEGINS_S:.0f} s")
+        time.sleep(0.001)
+    return begins_s
 
 
 class Load:
@@ -84,7 +99,7 @@ class Load:
 
         window_s: keep the p99 of windows of about this length, too. meanwhile: around the time of the load, without
         what is made ready before it and computed after it. accepted_s: a longer warm-up, by so much: connections are
-        open before their server has taken them. `meanwhile` begins after it.
+        open before their server has taken them. `meanwhile` is what is measured then.
         """
         warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S) + accepted_s
         seconds += accepted_s
@@ -92,7 +107,7 @@ class Load:
         before = self.busy_s() if self.busy_s else 0.0
         self.generator.begin(rate_rps, seconds - warm_s, warm_s, windows)
         if accepted_s:
-            time.sleep(accepted_s)
+            time.sleep(max(await_begin(self.generator) - time.monotonic(), 0.0))
         with meanwhile or nullcontext():
             self.generator.wait()
         result = self.generator.result()

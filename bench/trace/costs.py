@@ -25,6 +25,7 @@ from ...runtime.clock import default_clock
 from .._native import lib
 from ..harness import rig, tails, usage
 from ..harness.goals import GOALS
+from ..harness.load import Generator
 from ..harness.numbers import median_interval
 from ..harness.session import Session
 from ..kv_tcp import servers
@@ -106,7 +107,7 @@ def _lone(session: Session, served: Served, seconds: float) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def _loaded(served: Served, under_way: int) -> Iterator[tuple[turns.Generator, frozenset[int]]]:
+def _loaded(served: Served, under_way: int) -> Iterator[tuple[Generator, frozenset[int]]]:
     """A client, and its threads."""
     before = usage.threads()
     with served.client(under_way) as client:

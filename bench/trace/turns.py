@@ -21,11 +21,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 from ...drivers.nic.loadgen.runs import Result
-from ...runtime.errors import CorelaneError
 from ...runtime.hist import Hist
+from ..harness.load import Generator, await_begin
 from ..harness.openloop import Point
 from ..harness.tails import Slot, Waits
 from ..harness.usage import cpu_s
@@ -36,22 +35,9 @@ MOST_WINDOWS = 600  # of a run
 WARM_S = 0.03
 LATE = 0.6  # of the time that is left out: a mode that changes later reaches into the windows that count
 LOST = 0.25
-BEGINS_S = 30.0  # within which the server is found, and given its items
 
 PER_TURN = SETTLES + COUNTED
 TURN_S = PER_TURN * WINDOW_S
-
-
-class Generator(Protocol):
-    """Loadgen, TcpLoad."""
-
-    def begin(self, rate: float, seconds: float, warmup_s: float, windows: int) -> None: ...
-
-    def begins_s(self) -> float | None: ...
-
-    def wait(self) -> None: ...
-
-    def result(self) -> Result: ...
 
 
 @dataclass(frozen=True)
@@ -140,7 +126,7 @@ def _run(
     order = [mode for i in range(n) for mode in (modes if i % 2 == 0 else reversed(modes))]
     n_windows = len(order) * PER_TURN + 1  # the load ends behind the last turn
     generator.begin(rate, n_windows * WINDOW_S, WARM_S, n_windows)
-    begins_s = _await_begin(generator)
+    begins_s = await_begin(generator)
     timely: list[bool] = []
     for i, mode in enumerate(order):
         due = begins_s + i * TURN_S
@@ -159,16 +145,6 @@ def _run(
         in_time = all(timely[i] for i in places)
         had_cpu = all(turn.slot.lost_s <= LOST * TURN_S for turn in turns.values())
         yield turns, in_time, whole and in_time and had_cpu
-
-
-def _await_begin(generator: Generator) -> float:
-    deadline = time.monotonic() + BEGINS_S
-    while (begins_s := generator.begins_s()) is None:
-        if time.monotonic() > deadline:
-            generator.wait()  # says why, if it has failed
-            raise CorelaneError(f"the load did not begin within {BEGINS_S:.0f} s")
-        time.sleep(0.001)
-    return begins_s
 
 
 def _turn(windows: Sequence[Result], host_s: float, others_s: float) -> Turn:
