@@ -184,7 +184,7 @@ struct cl_tracer {
     struct cl_trace_taken taken;       /* while it was parked; told once a message is, that waited then */
     struct cl_tracer_samples *samples; /* NULL: there are none */
     uint64_t collects_from;            /* its interpreter collects garbage since then; 0: it does not */
-    struct cl_trace_together open;
+    struct cl_trace_together open CL_ALIGNED(CL_CACHELINE); /* written by each request of mode full */
 } CL_ALIGNED(CL_CACHELINE);
 
 struct cl_trace;
