@@ -96,7 +96,7 @@ def compare(session: Session, seconds: float) -> dict[str, float]:
     session.settings["box_late_ns"] = [costs[n].late_ns for n in counts]
     errors: dict[str, float] = {}
     recorded: set[str] = set()
-    plain: list[float] = []
+    plain: dict[str, float] = {}
     apart: dict[str, float] = {}
     for arm in arms:
         session.say(str(arm))
@@ -120,23 +120,23 @@ def compare(session: Session, seconds: float) -> dict[str, float]:
         errors |= {f"{arm}, p{p}": abs(row[f"p{p}_error"]) for p in PERCENTILES}
         recorded |= {f"{arm}, p{p}" for p in PERCENTILES if arm.recorded}
         apart |= {f"{arm}, p{p}": row[f"p{p}_apart"] for p in PERCENTILES}
-        plain += [abs(row[f"plain_p{p}_error"]) for p in PERCENTILES]
+        plain |= {f"{arm}, p{p}": abs(row[f"plain_p{p}_error"]) for p in PERCENTILES}
     made_up = errors.keys() - recorded
     if made_up:
-        loudest = max(made_up, key=lambda name: errors[name])
-        session.note(f"the largest error on a generated load is {errors[loudest]:.3g}, of {loudest}")
+        farthest = max(made_up, key=lambda name: errors[name])
+        session.note(f"the largest error on a generated load is {errors[farthest]:.3g}, of {farthest}")
     if not recorded:
         session.figure("lab.box_error", None, reason="no recorded load was served, or the machine was too loud for it")
         return errors
     worst = max(recorded, key=lambda name: errors[name])
     session.note(f"lab.box_error is that of {worst}")
     beside = {
-        "largest without what the machine took from jobs": max(plain),
+        "largest without what the machine took from jobs": max(plain[name] for name in recorded),
         "simulations of that row apart": apart[worst],
-        "largest of simulations apart": max(apart.values()),
+        "largest of simulations apart": max(apart[name] for name in recorded),
     }
     if made_up:
-        beside["largest on generated loads"] = errors[loudest]
+        beside["largest on generated loads"] = errors[farthest]
     session.figure("lab.box_error", errors[worst], runs=[errors[name] for name in sorted(recorded)], beside=beside)
     return errors
 
