@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cltest import wait_until
+from cltest import open_descriptors, wait_until
 
 from corelane.bench.hostile.attacker import Attacker
 from corelane.bench.hostile.attacks import ATTACKS, Target
@@ -38,7 +38,7 @@ def told(io: Iokernel) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_gives_back_what_it_held(io: Iokernel, name: str) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     target = Target(io.socket_path, victim_ip=0x0A4D0002)
     steps = ATTACKS[name](target)
     for _ in range(STEPS if "flood" not in name or name == "STATS flood" else 3):
@@ -47,7 +47,7 @@ def test_an_attack_gives_back_what_it_held(io: Iokernel, name: str) -> None:
         next(steps)
     steps.close()
     wait_until(lambda: not io.apps)
-    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+    wait_until(lambda: open_descriptors() <= before)
     assert told(io)["last_error"] == ""
     target.attach("honest").close()
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cltest import open_descriptors
 
 from corelane.bench.hostile import busy
 
@@ -116,9 +116,9 @@ def test_who_touches_memory_does_so_as_often(
 
 def test_what_is_touched_is_given_back() -> None:
     busy.touch()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     busy.touch()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_who_answers_changes_files_as_often(

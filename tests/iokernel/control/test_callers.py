@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from cltest import open_descriptors
 from cltest.control import connect
 
 from corelane.iokernel.control.callers import Callers, Came
@@ -39,7 +40,7 @@ def taken(listener: socket.socket, *, drop: bool = True, most: int = 512) -> Cam
 
 def test_the_living_are_handed_over_and_the_others_closed(listener: socket.socket) -> None:
     with ExitStack() as stack:
-        before = len(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         come(listener, gone=3)
         first = stack.enter_context(connect(listener.getsockname()))
         come(listener, gone=2)
@@ -56,7 +57,7 @@ def test_the_living_are_handed_over_and_the_others_closed(listener: socket.socke
             assert theirs.recv(9) == b"%d" % n
             came.sock.close()
         assert taken(listener) == Came(None, Counter({ME: 1}), errno.EAGAIN)
-        assert len(os.listdir("/proc/self/fd")) == before + 2
+        assert open_descriptors() == before + 2
 
 
 @pytest.mark.parametrize("drop", [True, False])

@@ -5,6 +5,7 @@ import selectors
 from collections.abc import Iterator
 
 import pytest
+from cltest import open_descriptors
 
 from corelane.iokernel.control.multiplexer import Multiplexer
 
@@ -54,7 +55,7 @@ def test_nothing_is_told_of_who_is_held_back(multiplexer: Multiplexer) -> None:
 
 @pytest.mark.parametrize("held", [False, True])
 def test_who_has_nothing_left_costs_no_descriptor(multiplexer: Multiplexer, held: bool) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     his = rung()
     for _ in range(3):
         multiplexer.add(1, his, READ, "his")
@@ -62,7 +63,7 @@ def test_who_has_nothing_left_costs_no_descriptor(multiplexer: Multiplexer, held
             multiplexer.hold(1)
         multiplexer.remove(1, his)
     os.close(his)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
     multiplexer.release(1)
     multiplexer.add(1, rung(), READ, "again")
     assert ready(multiplexer) == ["again"]

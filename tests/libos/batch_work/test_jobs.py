@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numba
 import numpy as np
 import pytest
-from cltest import wait_until
+from cltest import open_descriptors, wait_until
 
 from corelane import libos
 from corelane.drivers.nic.memory import memory_link
@@ -382,13 +382,13 @@ def test_jobs_that_a_close_cut_off_are_let_go(runtime):
         cut = [made.batch(squares, 10) for _ in range(5)]  # never started
         runtime.batch(squares, 3).result(30)
         assert set(batch_work._alive).issuperset(cut)
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors = open_descriptors()
     runtime.batch(squares, 3).result(30)
     assert set(batch_work._alive).isdisjoint(cut)
     with pytest.raises(CorelaneError, match="stopped before it ended"):
         cut[0].result(30)
     cut.clear()
-    assert len(os.listdir("/proc/self/fd")) == descriptors - 5
+    assert open_descriptors() == descriptors - 5
 
 
 def test_jobs_that_a_stop_cut_off_are_let_go(runtime):
@@ -435,7 +435,7 @@ def test_jobs_that_nobody_asks_for_keep_nothing(runtime):
     """Started and forgotten: what has ended goes with the next start, its descriptor too."""
     runtime.batch(squares, 10).result(30)
     others = set(batch_work._alive)  # of tests whose runtime ended first
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors = open_descriptors()
     words = [np.zeros(1, np.uint64) for _ in range(50)]
     for word in words:
         runtime.batch(release, word)
@@ -443,7 +443,7 @@ def test_jobs_that_nobody_asks_for_keep_nothing(runtime):
     wait_until(lambda: all(job._wait(0.0) for job in set(batch_work._alive) - others), 30)
     runtime.batch(squares, 10).result(30)
     assert set(batch_work._alive) <= others
-    assert len(os.listdir("/proc/self/fd")) <= descriptors
+    assert open_descriptors() <= descriptors
 
 
 class Steps:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import signal
 import socket
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cltest.waiting import wait_until
+from cltest import open_descriptors, wait_until
 from threaded import serving
 
 from corelane.bench.load.reference.reference import Reference
@@ -387,7 +386,7 @@ def test_a_server_that_is_slow_to_accept_loses_nothing():
 def test_more_connections_than_open_files_are_told_of():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with serving(answer_by_eights) as port:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_descriptors() + 40, hard))
         try:
             with (
                 SockLoad(asked(port, connections=100)) as load,
