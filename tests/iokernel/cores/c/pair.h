@@ -4,8 +4,6 @@
 
 #include "world.h"
 
-#include <corelane/runtime/clock.h>
-
 #define LATENCY CL_POLICY_LATENCY
 #define BATCH CL_POLICY_BATCH
 
@@ -24,7 +22,6 @@ static inline void pair_new(struct pair *p, struct setting s, struct wish batch)
     p->bat = app_add(&p->w, batch);
     p->l = &p->lat->k[0];
     p->b = &p->bat->k[0];
-    p->b->line->signals.lost_tsc = (uint32_t)cl_tsc(); /* old by the time of any move: 0 may look like a stamp of now */
     start(&p->w, p->b);
     CHECK(owns(&p->w, p->b));
 }

@@ -221,6 +221,17 @@ static void check_log(void)
         CHECK(w.cores[c].owner == owner_by_log[c]);
 }
 
+/* The low words of the machine's clock come around every second or two. A stamp that stands may look new then, and
+ * its kthread would get an interval more (extend in steps.c). No old owner has seen its request, at any time. */
+static void keep_stamps_old(void)
+{
+    for (uint32_t c = 0; c < CORES; c++) {
+        const struct io_core *core = &w.io->loops[0].cores.core[c];
+        if (core->from)
+            core->from->member.signals.shared->lost_tsc = core->stamps.decided - 1;
+    }
+}
+
 static void step(void)
 {
     uint32_t at = rnd(APPS);
@@ -236,6 +247,7 @@ static void step(void)
                 receive(&w.apps[i], k);
         }
     run(&w, 1 * US);
+    keep_stamps_old();
     await_signals();
     check_owners();
     for (uint32_t i = 0; i < APPS; i++)

@@ -9,6 +9,7 @@
 #include "scenarios.h"
 #include "tests/support/c/asleep.h"
 
+#include <corelane/runtime/clock.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -305,6 +306,7 @@ static inline struct app *app_at(struct world *w, uint32_t at, struct wish wish)
         k->state = (struct cl_state_kthread *)(w->state + h->kthreads_offset) + k->slot;
         k->line->park = CL_KTHREAD_PARKED; /* waits for its first grant */
         k->line->signals.timer_tsc = UINT64_MAX;
+        k->line->signals.lost_tsc = (uint32_t)cl_tsc(); /* old at any move: 0 looks like a stamp of now at times */
         k->blocks = wish.blocks;
         cl_ring_rx_init(&a->rx[i], rx + (size_t)i * SLOTS, &lines[i].rx_head, SLOTS);
         sem_init(&k->born, 0, 0);
