@@ -84,11 +84,11 @@ static void over(void)
     say("it is there still", fcntl(s, F_GETFD) >= 0);
 }
 
+/* What it returns is said by whoever joins it: it may close when the other one's time is over. */
 static void *closes_later(void *arg)
 {
     usleep(10000);
-    say("close", close((int)(intptr_t)arg));
-    return NULL;
+    return (void *)(intptr_t)close((int)(intptr_t)arg);
 }
 
 /* Whose other number is closed while a thread waits goes on waiting. */
@@ -96,13 +96,15 @@ static void meanwhile(void)
 {
     int c, s;
     char data[8];
+    void *closed;
     pthread_t thread;
     pair(&c, &s);
     int copy = dup(s);
     pthread_create(&thread, NULL, closes_later, (void *)(intptr_t)copy);
     struct pollfd p = {s, POLLIN, 0};
     say("poll", poll(&p, 1, 50));
-    pthread_join(thread, NULL);
+    pthread_join(thread, &closed);
+    say("close", (intptr_t)closed);
     say("write", write(c, "a", 1));
     say("read", read(s, data, 8));
 }
