@@ -51,7 +51,7 @@ class Asking(threading.Thread):
             requests = [udp_frame(self._from, self._to, n.to_bytes(8, "big"), (20000 + n % 64, 9000)) for n in wanted]
             self.asked += self._client.send(requests)
             with contextlib.suppress(AssertionError):  # then fewer are answered than were asked
-                wait_until(lambda: self._take() or len(self.answered) == self.asked, 5)
+                wait_until(lambda: self._take() or len(self.answered) == self.asked, 30)
             if len(self.answered) < self.asked:
                 return
 
