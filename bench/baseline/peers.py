@@ -45,8 +45,11 @@ class Puts:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Consecutive TCP ports of loopback that nobody has. Somebody else may take one before it is used."""
-    for first in range(23000, 32000, 64):
+    """Consecutive TCP ports of loopback that nobody has. Somebody else may take one before it is used: who looks at the
+    same time looks elsewhere first."""
+    places = range(23000, 32000, 64)
+    for n in range(len(places)):
+        first = places[(os.getpid() + n) % len(places)]
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             for port in range(first, first + count):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import threading
 import urllib.parse
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from cltest import wait_until
+from cltest.ports import free_port
 
 from corelane.cli import exposition, metrics
 
@@ -34,9 +34,7 @@ class Prometheus:
         if shutil.which("prometheus") is None:
             pytest.skip("needs prometheus: apt-get install prometheus")
         (folder / "prometheus.yml").write_text(CONFIG.format(target=target))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._at = "{}:{}".format(*free.getsockname())
+        self._at = f"127.0.0.1:{free_port()}"
         command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
         command += [f"--web.listen-address={self._at}", "--log.level=error", *flags]
         self._said = (folder / "said").open("w")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cltest.ports import free_port
 from cltest.waiting import wait_until
 
 from corelane.bench.baseline import memcached
@@ -39,9 +40,7 @@ def redis(*options: str) -> Iterator[int]:
     """redis-server on a free port of loopback, without files."""
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed: apt-get install redis-server")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *options]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/tmp")
 
@@ -200,9 +199,7 @@ def nginx(folder: Path) -> Iterator[int]:
     """nginx on a free port of loopback, with one file to serve."""
     if shutil.which("nginx") is None:
         pytest.skip("nginx is not installed: apt-get install nginx-light")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     (folder / "page.html").write_text("x" * 1000)
     user = "user root root;" if os.geteuid() == 0 else ""
     (folder / "conf").write_text(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 
 import pytest
 from cltest import wait_until
+from cltest.ports import free_port
 
 from corelane.bench.baseline.tcp_sockets import LinuxTcp, ask, bulk
 from corelane.bench.tcp import links
@@ -16,12 +16,6 @@ from corelane.drivers.nic.loadgen.loadgen import Limits
 from corelane.runtime.errors import CorelaneError, SystemLimit
 
 HERE = "127.0.0.1"
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind((HERE, 0))
-        return int(s.getsockname()[1])
 
 
 @pytest.mark.parametrize("poll", ["spin", "block"])

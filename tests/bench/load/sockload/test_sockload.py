@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cltest import open_descriptors, wait_until
+from cltest.ports import free_port
 from threaded import serving
 
 from corelane.bench.load.reference.reference import Reference
@@ -427,10 +428,7 @@ def test_nobody_listens():
 
 
 def test_udp_without_a_server_is_unanswered():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    result = run(port, udp=True, drain_s=0.05)
+    result = run(free_port(), udp=True, drain_s=0.05)
     assert result.counts["answered"] == 0
     assert result.counts["offered"] > 0
 
