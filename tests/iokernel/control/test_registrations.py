@@ -9,7 +9,7 @@ import sys
 import threading
 
 import pytest
-from cltest import die_with_parent, wait_until
+from cltest import die_with_parent, open_descriptors, wait_until
 from cltest.control import (
     HEADER,
     STATS,
@@ -163,4 +163,4 @@ def test_random_messages_about_cores_never_end_the_server(serve, socket_path, se
         sock.sendall(kthreads([3], 40))
         assert kind_of(answer(sock)) == lib.CL_CONTROL_KTHREADS_OK
     assert server.counts.get("internal_error", 0) == 0, server.last_error
-    assert len(os.listdir("/proc/self/fd")) < 200
+    assert open_descriptors() < 200
