@@ -236,8 +236,10 @@ def test_an_idle_loop_sleeps() -> None:
     async def main() -> tuple[int, int]:
         loop: Any = asyncio.get_running_loop()
         async with await asyncio.start_server(echo, HOST, 0):
-            await asyncio.sleep(0.02)
-            before = loop._selector.poller.counts()[0]
+            before = -100
+            while loop._selector.poller.counts()[0] - before > 10:  # until it sleeps
+                before = loop._selector.poller.counts()[0]
+                await asyncio.sleep(0.02)
             await asyncio.sleep(0.1)
             return before, loop._selector.poller.counts()[0]
 

@@ -120,7 +120,7 @@ class Place:
 
 
 async def ends(protocol: Client) -> None:
-    await asyncio.wait_for(protocol.over, 10)
+    await asyncio.wait_for(protocol.over, 60)
 
 
 async def a_connection(place: Place) -> None:
@@ -389,6 +389,6 @@ def test_what_is_over_goes_without_the_collector() -> None:
 
     gc.disable()
     try:
-        libos_asyncio.run(asyncio.wait_for(main(), 10))
+        libos_asyncio.run(asyncio.wait_for(main(), 60))
     finally:
         gc.enable()

@@ -444,7 +444,7 @@ def test_what_comes_with_an_interrupt_is_told_when_the_loop_runs_again() -> None
         sending = loop.create_task(send())
         with pytest.raises(KeyboardInterrupt):
             loop.run_until_complete(sending)
-        loop.run_until_complete(asyncio.wait_for(sending, 5))
+        loop.run_until_complete(asyncio.wait_for(sending, 60))
         assert protocols[1].calls == ["made", "eof", ("lost", None)]
 
 

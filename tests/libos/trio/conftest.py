@@ -30,7 +30,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
     def run_on(main: Callable[[], Awaitable[Any]]) -> Any:
         async def guarded() -> Any:
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 result = await main()
             if request.param == "libos":
                 counts = libos_trio.endpoints()

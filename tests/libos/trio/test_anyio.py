@@ -37,7 +37,7 @@ def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def run_on(main: Callable[[], Awaitable[None]]) -> None:
         async def guarded() -> None:
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await main()
             if ours:
                 counts = libos_trio.endpoints() if backend == "trio" else loop_of_this_run().endpoints()
