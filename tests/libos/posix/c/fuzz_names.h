@@ -1,5 +1,5 @@
-/* Names that calls are given, or tell, as the program that draws calls makes them (fuzz.c): of lengths that no name has,
- * and nowhere. */
+/* Names that calls are given, or tell, as the program that draws calls makes them (fuzz.c): of lengths that no name
+ * has, and nowhere. */
 #ifndef TESTS_LIBOS_POSIX_FUZZ_NAMES_H
 #define TESTS_LIBOS_POSIX_FUZZ_NAMES_H
 
