@@ -19,6 +19,7 @@ from ..runtime.errors import CorelaneError
 from ..runtime.paths import default_socket
 from ..runtime.tracing import TRACE_MODES
 from . import posix_check, values
+from .binfmt import image_of
 from .config import library
 from .usage import WrongUsage
 
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         raise WrongUsage("corelane run --posix", "no program is given", "corelane run --posix [OPTIONS] PROGRAM ...")
     found = shutil.which(words[0])
     if found is None:
-        raise CorelaneError(f"run {words[0]}", "there is no such program", "install it, or give its path")
+        raise CorelaneError(f"run {words[0]}", *_missing(words[0]))
     path = Path(found)
     if options.check:
         return _check(path)
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _become(path: Path, command: list[str], options: argparse.Namespace) -> NoReturn:
     """Replace this process by the program. CorelaneError with the reason if it cannot be run."""
-    reason = _why_not(path)
+    reason = _why_not(path, image_of(path))
     if reason is not None:
         raise CorelaneError(f"run {path}", reason)
     environment = dict(os.environ)
@@ -181,19 +182,32 @@ def _joined(words: dict[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in words.items())
 
 
-def _why_not(path: Path) -> str | None:
-    """Why nothing can be preloaded into a program, if so. Scripts are left to what runs them."""
-    if _changes_user(path):
-        return "it is set-user-ID, and the dynamic linker preloads nothing then; run it as its owner"
-    if os.getuid() != 0 and _has_capabilities(path):
-        return "its file has capabilities, and the dynamic linker preloads nothing then; run a copy without, or as root"
-    if not elf.is_one(path):
-        return None
-    with elf.parsed(path) as found:
+def _missing(name: str) -> tuple[str, str]:
+    """Why no program is found by that name, and what to do."""
+    if "/" in name and Path(name).is_dir():
+        return "it is a folder", "give the path of a program"
+    if "/" in name and Path(name).exists():
+        return "it is not executable", "give the path of a program, or make it one: chmod +x"
+    return "there is no such program", "install it, or give its path"
+
+
+def _why_not(path: Path, image: Path) -> str | None:
+    """Why nothing can be preloaded into a program, if so; image: the file that runs."""
+    what = "it" if image == path else f"{image}, which runs it,"
+    if _changes_user(image):
+        return f"{what} is set-user-ID, and the dynamic linker preloads nothing then; run it as its owner"
+    if os.getuid() != 0 and _has_capabilities(image):
+        mend = "run a copy without, or as root"
+        return f"{what} has a file with capabilities, and the dynamic linker preloads nothing then; {mend}"
+    if not elf.is_one(image):
+        return f"{what} is neither an ELF file nor a script with #! in its first line"
+    with elf.parsed(image) as found:
         if found.elfclass != 64:
-            return "it is a 32-bit program; install the 64-bit one"
+            return f"{what} is a 32-bit program; install the 64-bit one"
+        if other := elf.other_machine(found):
+            return f"{what} cannot be run here: {other}; install the one for this machine"
         if not any(segment["p_type"] == "PT_INTERP" for segment in found.iter_segments()):
-            return "it is statically linked, so that nothing can be put before its calls; use a dynamically linked one"
+            return f"{what} is statically linked, so that nothing can be put before its calls; use a dynamic one"
     return None
 
 
@@ -213,11 +227,14 @@ def _has_capabilities(path: Path) -> bool:
 
 
 def _check(path: Path) -> int:
-    reason = _why_not(path)
+    image = image_of(path)
+    reason = _why_not(path, image)
     if reason is not None:
         print(f"{path}: cannot run: {reason}")
         return 1
     print(f"{path}: can run")
-    for line in posix_check.notes(path):
+    if image != path:
+        print(f"it is a script: {image} runs it")
+    for line in posix_check.notes(image):
         print(line)
     return 0

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..runtime.elf import dynamic_symbols, find_library, is_one, needed_libraries, parsed
+from ..runtime.elf import dynamic_symbols, find_library, needed_libraries, parsed
 
 _REFUSED = {
     "io_uring_queue_init": "have it use epoll",
@@ -62,9 +62,7 @@ _AARCH64 = {
 
 
 def notes(path: Path) -> list[str]:
-    """One line for each thing that is not as on Linux, as far as the files tell."""
-    if not is_one(path):
-        return ["it is a script: what runs it counts"]
+    """One line for each thing that is not as on Linux, as far as the files tell. path: of an ELF file."""
     found: list[str] = []
     seen = {path.name}
     files: list[tuple[str, Path]] = [("", path)]

@@ -62,18 +62,23 @@ def parsed(path: Path, content: bytes | None = None) -> Iterator[Any]:
 
 def _check_kind(path: Path, elf: Any) -> None:
     """Class, machine and type of the object."""
-    wanted = _MACHINES.get(platform.machine(), platform.machine())
-    machine = str(elf["e_machine"])
     if elf.elfclass != 64:
         raise refused(path, "it is for a 32-bit machine", f"compile it for {platform.machine()}")
-    if machine != wanted:
-        name = machine.removeprefix("EM_").lower()
-        raise refused(path, f"it is for {name}, and this machine is {platform.machine()}", "compile it here")
+    if other := other_machine(elf):
+        raise refused(path, other, "compile it here")
     kind = str(elf["e_type"])
     if kind == "ET_REL":
         raise refused(path, "it is an object file that was not linked", "link it with cc -shared")
     if kind != "ET_DYN" or any(s["p_type"] == "PT_INTERP" for s in elf.iter_segments()):
         raise refused(path, "it is a program and no shared object", "link it with cc -shared -fPIC")
+
+
+def other_machine(elf: Any) -> str | None:
+    """That it is for another machine than this one, if so."""
+    machine = str(elf["e_machine"])
+    if machine == _MACHINES.get(platform.machine(), platform.machine()):
+        return None
+    return f"it is for {machine.removeprefix('EM_').lower()}, and this machine is {platform.machine()}"
 
 
 def _check_whole(path: Path, elf: Any) -> None:

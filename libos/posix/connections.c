@@ -183,7 +183,8 @@ int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
         cl_posix_socket_put(s);
         return done;
     }
-    if (addr && len >= sizeof addr->sa_family && addr->sa_family == AF_UNSPEC) {
+    bool has_family = cl_posix_name_check(addr, len) == 0 && len >= sizeof addr->sa_family;
+    if (has_family && addr->sa_family == AF_UNSPEC) {
         int done = dissolve(s);
         cl_posix_socket_put(s);
         return done;

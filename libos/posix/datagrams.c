@@ -112,13 +112,14 @@ int cl_posix_datagram_connect(int fd, struct cl_posix_socket *s, const struct so
 {
     struct cl_tcp_addr to;
     bool is_ipv4;
-    if (!addr || len < sizeof addr->sa_family)
-        return -EINVAL;
+    int rc = cl_posix_name_check(addr, len);
+    if (rc || len < sizeof addr->sa_family)
+        return rc ? rc : -EINVAL;
     if (cl_load_acquire(&s->udp)) /* whom it takes datagrams from changes: what was sent to ourselves comes first */
         cl_posix_turn_all();
     if (addr->sa_family == AF_UNSPEC)
         return dissolve(fd, s);
-    int rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);
+    rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);
     bool ours = rc == 0 && is_ipv4 && cl_posix_reaches(to.ipv4);
     if (rc == 0 && is_ipv4)
         cl_posix_trace(fd, "connect", to.ipv4, to.port, ours);

@@ -462,7 +462,7 @@ static void *care(void *arg)
 {
     struct epoll_event events[CL_SCHED_MAX_KTHREADS + 1];
     uint64_t calls, looked_ns = 0;
-    bool busy = false, gather = false;
+    bool busy = true, gather = false; /* at first all are up, and are to say that they wait: else nobody wakes them */
     (void)arg;
     for (;;) {
         int wait_ms = busy ? 0 : !cl_load_relaxed(&n_kept) ? -1 : gather ? GATHER_TICK_MS : TICK_MS;

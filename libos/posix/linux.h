@@ -33,6 +33,8 @@ static inline int64_t cl_linux_bytes(const struct iovec *vec, int64_t n)
 static inline int cl_linux_check(const struct iovec *vec, int64_t n)
 {
     bool outside = false;
+    if (!vec && n > 0)
+        return -EFAULT;
     for (int64_t i = 0; i < n; i++) {
         if ((int64_t)vec[i].iov_len < 0)
             return -EINVAL;

@@ -127,9 +127,10 @@ int cl_posix_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
         return cl_posix_no_socket(fd);
     int rc = l->datagram ? -EOPNOTSUPP : accept_ours(l, flags);
     cl_posix_socket_put(l);
-    if (rc >= 0 && addr && len && cl_posix_name(rc, addr, len, true) == -EINVAL) { /* *len is no length */
+    int told = rc >= 0 && addr ? cl_posix_name(rc, addr, len, true) : 0;
+    if (told == -EINVAL || told == -EFAULT) { /* the connection is lost (net/socket.c: do_accept) */
         (void)cl_posix_close(rc);
-        return -EINVAL;
+        return told;
     }
     return rc;
 }

@@ -7,7 +7,7 @@
 
 int64_t cl_posix_receive_many(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *left)
 {
-    uint64_t deadline_ns = cl_posix_deadline(left ? (int64_t)left->tv_sec * 1000000000 + left->tv_nsec : -1);
+    uint64_t deadline_ns = cl_posix_deadline(left ? cl_posix_ns(left->tv_sec, left->tv_nsec) : -1);
     unsigned done = 0;
     int64_t rc = 0;
     int error = 0;

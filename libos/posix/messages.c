@@ -106,7 +106,8 @@ static int64_t receive_into(struct cl_posix_socket *s, struct msghdr *m, int fla
         return rc;
     int64_t len = wait_for_one(s, &r, flags);
     if (len == -ESHUTDOWN) {
-        m->msg_namelen = 0;
+        if (m->msg_name)
+            m->msg_namelen = 0;
         m->msg_flags = 0;
         return 0;
     }

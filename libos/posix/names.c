@@ -8,13 +8,22 @@
 
 #define IPV6_LEAST 24 /* without sin6_scope_id: RFC 2133 had none, and Linux takes it so */
 
+/* net/socket.c: move_addr_to_kernel. */
+int cl_posix_name_check(const struct sockaddr *name, socklen_t len)
+{
+    if (len > sizeof(struct sockaddr_storage))
+        return -EINVAL;
+    return !name && len ? -EFAULT : 0;
+}
+
 int cl_posix_name_read(int domain, const struct sockaddr *name, socklen_t len, struct cl_tcp_addr *out, bool *is_ipv4)
 {
     struct sockaddr_in in;
     struct sockaddr_in6 in6 = {0};
     *is_ipv4 = true;
-    if (!name || len > sizeof(struct sockaddr_storage) || len < (domain == AF_INET ? sizeof in : IPV6_LEAST))
-        return -EINVAL;
+    int rc = cl_posix_name_check(name, len);
+    if (rc || len < (domain == AF_INET ? sizeof in : IPV6_LEAST))
+        return rc ? rc : -EINVAL;
     if (domain == AF_INET) {
         memcpy(&in, name, sizeof in);
         *out = (struct cl_tcp_addr){ntohl(in.sin_addr.s_addr), ntohs(in.sin_port), 0};
@@ -30,9 +39,12 @@ int cl_posix_name_read(int domain, const struct sockaddr *name, socklen_t len, s
     return in6.sin6_family == AF_INET6 ? 0 : -EAFNOSUPPORT;
 }
 
+/* net/socket.c: move_addr_to_user. */
 int cl_posix_name_write(int domain, const struct cl_tcp_addr *a, struct sockaddr *name, socklen_t *len)
 {
-    if (len && *len > INT_MAX)
+    if (!len)
+        return -EFAULT;
+    if (*len > INT_MAX)
         return -EINVAL;
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(a->port), .sin_addr.s_addr = htonl(a->ipv4)};
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(a->port)};
@@ -42,9 +54,11 @@ int cl_posix_name_write(int domain, const struct cl_tcp_addr *a, struct sockaddr
         in6.sin6_addr.s6_addr[10] = in6.sin6_addr.s6_addr[11] = 0xff;
         memcpy(&in6.sin6_addr.s6_addr[12], &last, 4);
     }
-    if (name && len)
-        memcpy(name, domain == AF_INET ? (const void *)&in : (const void *)&in6, cl_min(*len, whole));
-    if (len)
-        *len = whole;
+    socklen_t room = cl_min(*len, whole);
+    *len = whole;
+    if (!name && room)
+        return -EFAULT;
+    if (room)
+        memcpy(name, domain == AF_INET ? (const void *)&in : (const void *)&in6, room);
     return 0;
 }

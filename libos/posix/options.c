@@ -69,8 +69,7 @@ static int64_t time_of(const void *value)
 {
     struct timeval t;
     memcpy(&t, value, sizeof t);
-    int64_t ns = (int64_t)t.tv_sec * 1000000000 + (int64_t)t.tv_usec * 1000;
-    return ns > 0 ? ns : -1;
+    return t.tv_sec > 0 || (t.tv_sec == 0 && t.tv_usec > 0) ? cl_posix_ns(t.tv_sec, (int64_t)t.tv_usec * 1000) : -1;
 }
 
 /* What Linux has taken. */
@@ -141,7 +140,8 @@ static int set_tcp_option(struct cl_posix_socket *s, int name, const void *value
     case TCP_DEFER_ACCEPT:
         return 0; /* they change when segments leave, not what is read */
     default:
-        cl_posix_say_once("an option of TCP has no effect on sockets of the dataplane");
+        if (number) /* 0: off, or as it is */
+            cl_posix_say_once("an option of TCP has no effect on sockets of the dataplane");
         return 0;
     }
 }
@@ -206,25 +206,47 @@ static bool keeps_alone(const struct cl_posix_socket *s, int level, int name)
            cl_load_acquire(&s->state) == CL_POSIX_CONNECTED;
 }
 
-/* What Linux takes before a socket has a port, or a connection, alone: its placeholder never has either. */
-static bool is_too_late(const struct cl_posix_socket *s, int level, int name)
+/* As Linux' TCP_CLOSE. */
+static bool is_closed(struct cl_posix_socket *s)
 {
-    uint32_t state = cl_load_acquire(&s->state);
-    if (level == IPPROTO_IPV6 && name == IPV6_V6ONLY)
-        return s->domain == AF_INET6 && state != CL_POSIX_FRESH;
-    return level == IPPROTO_TCP && name == TCP_FASTOPEN && !s->datagram && state > CL_POSIX_LISTENS;
+    return cl_load_acquire(&s->state) <= CL_POSIX_BOUND || cl_posix_socket_is_over(s);
 }
 
-int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+/* What Linux takes of a socket in some states alone (net/ipv4/tcp.c: do_tcp_setsockopt): its placeholder has no port,
+ * listens nowhere and is never connected. -errno; 0: that may say. */
+static int not_now(struct cl_posix_socket *s, int name, int number)
 {
-    int number = 0;
-    if (cl_posix_is_child())
-        return -ECHILD;
+    bool listens = cl_load_acquire(&s->state) == CL_POSIX_LISTENS;
+    switch (name) {
+    case TCP_FASTOPEN:
+    case TCP_FASTOPEN_NO_COOKIE:
+        return listens || is_closed(s) ? 0 : -EINVAL;
+    case TCP_FASTOPEN_CONNECT:
+        return is_closed(s) ? 0 : -EINVAL;
+    case TCP_WINDOW_CLAMP:
+        return number || is_closed(s) ? 0 : -EINVAL;
+    case TCP_QUEUE_SEQ:
+        return is_closed(s) ? 0 : -EPERM;
+    case TCP_REPAIR:
+        return listens ? -EPERM : 0;
+    default:
+        return 0;
+    }
+}
+
+static int is_wrong_now(struct cl_posix_socket *s, int level, int name, int number)
+{
+    if (level == IPPROTO_IPV6 && name == IPV6_V6ONLY)
+        return s->domain == AF_INET6 && cl_load_acquire(&s->state) != CL_POSIX_FRESH ? -EINVAL : 0;
+    return level == IPPROTO_TCP && !s->datagram ? not_now(s, name, number) : 0;
+}
+
+/* What a program would rely on, and this stack does not do. -errno; 0: it is none of that. */
+static int refuse_option(int level, int name, int number)
+{
     if (level == IPPROTO_UDP && name == UDP_SEGMENT)
         return (int)cl_posix_refuse(
             "UDP_SEGMENT is not to be had of sockets of the dataplane: send each datagram by itself", ENOPROTOOPT);
-    if (value && (size_t)len >= sizeof number)
-        memcpy(&number, value, sizeof number);
     if (level == IPPROTO_UDP && name == UDP_CORK && number)
         return (int)cl_posix_refuse(
             "UDP_CORK is not to be had of sockets of the dataplane: make one datagram of several pieces by sendmsg",
@@ -232,11 +254,30 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
     if (level == SOL_SOCKET && name == SO_ZEROCOPY && number)
         return (int)cl_posix_refuse(
             "SO_ZEROCOPY is not to be had of sockets of the dataplane: send without MSG_ZEROCOPY", EOPNOTSUPP);
+    if (level == IPPROTO_TCP && name == TCP_REPAIR && number == TCP_REPAIR_ON)
+        return (int)cl_posix_refuse(
+            "TCP_REPAIR is not to be had of sockets of the dataplane: connections of theirs are not moved", EPERM);
+    if (level == IPPROTO_TCP && (name == TCP_MD5SIG || name == TCP_MD5SIG_EXT))
+        return (int)cl_posix_refuse(
+            "TCP_MD5SIG is not to be had of sockets of the dataplane: have the program listen at Linux' (--listen)",
+            ENOPROTOOPT);
+    return 0;
+}
+
+int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+    int number = 0;
+    if (cl_posix_is_child())
+        return -ECHILD;
+    bool is_number = value && len >= sizeof number && len <= INT_MAX;
+    if (is_number)
+        memcpy(&number, value, sizeof number);
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
-    bool ours_alone = s && value && len >= sizeof number && len <= INT_MAX && keeps_alone(s, level, name);
-    int rc = ours_alone                         ? 0
-             : s && is_too_late(s, level, name) ? -EINVAL
-                                                : (int)cl_linux(SYS_setsockopt, fd, level, name, value, len);
+    int rc = s && is_number ? is_wrong_now(s, level, name, number) : 0;
+    if (rc == 0)
+        rc = refuse_option(level, name, number);
+    if (rc == 0 && !(s && is_number && keeps_alone(s, level, name)))
+        rc = (int)cl_linux(SYS_setsockopt, fd, level, name, value, len);
     if (rc || !s) {
         if (s)
             cl_posix_socket_put(s);
@@ -420,12 +461,15 @@ static int to_read(struct cl_posix_socket *s, int *out)
 int cl_posix_ioctl(int fd, unsigned long request, void *arg)
 {
     struct cl_posix_socket *s = cl_posix_is_forked() ? NULL : cl_posix_socket_of(fd);
-    int rc;
-    if (s && request == FIONREAD) {
-        rc = to_read(s, arg);
-    } else if (s && !s->datagram && (request == SIOCOUTQ || request == SIOCOUTQNSD)) {
-        rc = to_send(s, request == SIOCOUTQNSD, arg);
-    } else if (s && request == FIOASYNC && *(int *)arg) {
+    bool of_queue = s && !s->datagram && (request == SIOCOUTQ || request == SIOCOUTQNSD);
+    int rc, bytes;
+    if (of_queue || (s && request == FIONREAD)) {
+        rc = of_queue ? to_send(s, request == SIOCOUTQNSD, &bytes) : to_read(s, &bytes);
+        if (rc == 0 && arg)
+            memcpy(arg, &bytes, sizeof bytes);
+        else if (rc == 0)
+            rc = -EFAULT;
+    } else if (s && request == FIOASYNC && arg && *(int *)arg) {
         rc = refuse_async();
     } else {
         rc = (int)cl_linux(SYS_ioctl, fd, request, arg);

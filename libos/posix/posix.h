@@ -143,6 +143,13 @@ CL_API int cl_posix_select(int n, fd_set *in, fd_set *out, fd_set *except, int64
 /* The bits of sets of n at which Linux would look: those of its table of files, in which none is of the runtime's own.
  * For programs that take the limit of open files for n, and have sets of less. */
 CL_API int cl_posix_select_within(int n);
+/* A time, none of whose parts is below 0; of one that is too long for this the longest that any instant may be added
+ * to. */
+static inline int64_t cl_posix_ns(int64_t s, int64_t ns)
+{
+    const int64_t most = 1ll << 62;
+    return s < most / 1000000000 ? s * 1000000000 + ns : most;
+}
 static inline bool cl_posix_in_set(int fd, const fd_set *set)
 {
     return set && ((const unsigned long *)set)[fd / NFDBITS] >> fd % NFDBITS & 1;

@@ -76,6 +76,17 @@ static int64_t skip(const struct iovec *vec, int64_t n, int64_t done, struct iov
     return out;
 }
 
+/* A read of nothing: it waits until something could be read, and fails as if something were. */
+static int64_t read_nothing(struct cl_posix_socket *s, const struct transfer *t, bool waits)
+{
+    char first;
+    struct transfer look = {.stream = t->stream, .vec = &(struct iovec){&first, sizeof first}, .n = 1, .peek = true};
+    int64_t rc = transfer_some(&look);
+    if (rc != -EAGAIN)
+        return cl_min(rc, (int64_t)0);
+    return waits ? cl_posix_wait(s, EPOLLIN | EPOLLRDHUP, cl_posix_deadline(s->receive_ns)) : -EAGAIN;
+}
+
 /* Of a connection of which that side was shut, and the stream does not know: what is left is read, and why it is over
  * told before that it is. */
 static bool is_shut_early(const struct cl_posix_socket *s, bool out)
@@ -84,13 +95,13 @@ static bool is_shut_early(const struct cl_posix_socket *s, bool out)
     return cl_unlikely(early) && early & (out ? CL_STREAM_WRITE : CL_STREAM_READ);
 }
 
-static int64_t transfer_early(struct transfer *t)
+static int64_t transfer_early(struct cl_posix_socket *s, struct transfer *t)
 {
     if (t->out) {
         int error = cl_stream_error(t->stream);
         return error && error != -EINPROGRESS ? error : -EPIPE;
     }
-    int64_t rc = transfer_some(t);
+    int64_t rc = cl_linux_bytes(t->vec, t->n) ? transfer_some(t) : read_nothing(s, t, false);
     return rc == -EAGAIN ? 0 : rc;
 }
 
@@ -108,7 +119,7 @@ static CL_NOINLINE int64_t transfer_rest(struct cl_posix_socket *s, struct trans
         t->vec = left;
         t->n = skip(vec, n, done, left);
         bool shut = is_shut_early(s, t->out); /* by another thread, perhaps, while this one waited */
-        rc = shut ? transfer_early(t) : transfer_some(t);
+        rc = shut ? transfer_early(s, t) : transfer_some(t);
         done += cl_max(rc, (int64_t)0);
         if (shut || (rc < 0 && rc != -EAGAIN))
             break;
@@ -141,17 +152,6 @@ static int64_t write_nothing(const struct cl_posix_socket *s, const struct trans
         return error;
     bool shut = cl_load_relaxed(&s->sides_shut) & CL_STREAM_WRITE;
     return shut || cl_stream_ready(t->stream) & CL_STREAM_READY_OVER ? -EPIPE : 0;
-}
-
-/* Nor is anything read; but it waits until something could be, and fails as if something were. */
-static int64_t read_nothing(struct cl_posix_socket *s, const struct transfer *t, bool waits)
-{
-    char first;
-    struct transfer look = {.stream = t->stream, .vec = &(struct iovec){&first, sizeof first}, .n = 1, .peek = true};
-    int64_t rc = transfer_some(&look);
-    if (rc != -EAGAIN)
-        return cl_min(rc, (int64_t)0);
-    return waits ? cl_posix_wait(s, EPOLLIN | EPOLLRDHUP, cl_posix_deadline(s->receive_ns)) : -EAGAIN;
 }
 
 /* What comes for it is seen to at the kthread whose thread polls it. Two calls at one time may leave the hint wrong,
@@ -197,7 +197,7 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
     t->stream = s->stream;
     go_home(s);
     if (is_shut_early(s, t->out))
-        return told_once(s, t, transfer_early(t));
+        return told_once(s, t, transfer_early(s, t));
     int64_t sum = cl_linux_bytes(t->vec, t->n);
     bool waits = !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);
     /* A read is content with some. */
@@ -288,7 +288,8 @@ int64_t cl_posix_receive(int fd, struct msghdr *m, int flags)
         bool by_one = (t.peek && t.n > 1) || flags & MSG_TRUNC;
         rc = by_one ? read_by_one_piece(s, &t, flags) : transfer(s, &t, flags);
         if (rc >= 0) { /* nobody is told whom it came from */
-            m->msg_namelen = 0;
+            if (m->msg_name)
+                m->msg_namelen = 0;
             m->msg_controllen = 0;
             m->msg_flags = 0;
         }

@@ -102,7 +102,7 @@ def test_a_program_with_capabilities_is_refused_to_others_than_root(
     assert main.main(["run", "--posix", "--check", str(program)]) == 0
     monkeypatch.setattr(os, "getuid", lambda: program.stat().st_uid + 1)
     assert main.main(["run", "--posix", "--check", str(program)]) == 1
-    assert "its file has capabilities" in capsys.readouterr().out
+    assert "a file with capabilities" in capsys.readouterr().out
 
 
 def test_a_static_program_is_refused(tmp_path: Path) -> None:
@@ -115,6 +115,71 @@ def test_a_static_program_is_refused(tmp_path: Path) -> None:
         done = ask("run", "--posix", *EMBEDDED, *words, str(program))
         assert done.returncode == 1
         assert "statically linked" in done.stderr + done.stdout
+
+
+def static_program(folder: Path) -> Path:
+    """The smallest file that is one for this machine: what the kernel would do with it is not looked at."""
+    program = folder / "static"
+    content = bytearray(Path(shutil.which("true") or "").read_bytes())
+    first, size, n = struct.unpack_from("<Q", content, 32)[0], *struct.unpack_from("<HH", content, 54)
+    for i in range(n):  # elf.h: Elf64_Phdr; PT_INTERP is made PT_NULL
+        if struct.unpack_from("<I", content, first + i * size)[0] == 3:
+            struct.pack_into("<I", content, first + i * size, 0)
+    program.write_bytes(content)
+    program.chmod(0o755)
+    return program
+
+
+SCRIPTS = {
+    "of a dynamic one": ("#!/bin/sh -e\n", 0, "it is a script: /bin/sh runs it"),
+    "by env": ("#!/usr/bin/env sh\n", 0, "/sh runs it"),
+    "of a script": ("#!{folder}/other\n", 0, "it is a script: /bin/sh runs it"),
+    "of a static one": ("#!{folder}/static -x\n", 1, "static, which runs it, is statically linked"),
+    "of a static one by env": (
+        "#!/usr/bin/env -S A=b {folder}/static\n",
+        1,
+        "static, which runs it, is statically linked",
+    ),
+    "of nothing": ("#!\n", 1, "names nothing, and there is no such program"),
+    "of what is missing": ("#! {folder}/none\n", 1, "none, and there is no such program"),
+    "of what env does not find": ("#!/usr/bin/env no-such-program\n", 1, "names no-such-program, and there is"),
+    "of itself": ("#!{folder}/script\n", 1, "scripts run one another without an end"),
+    "without a first line": ("echo hello\n", 1, "neither an ELF file nor a script"),
+    "empty": ("", 1, "neither an ELF file nor a script"),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_of_a_script_what_runs_it_is_looked_at(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script of a static program would run, and nothing of it on the dataplane."""
+    line, status, said = SCRIPTS[name]
+    static_program(tmp_path)
+    for file, text in (("script", line), ("other", "#!/bin/sh\n")):
+        (tmp_path / file).write_text(text.replace("{folder}", str(tmp_path)))
+        (tmp_path / file).chmod(0o755)
+    assert main.main(["run", "--posix", "--check", str(tmp_path / "script")]) == status
+    printed = "".join(capsys.readouterr())
+    assert said in printed
+    assert status == 0 or printed.count("\n") == 1
+    if status:
+        assert main.main(["run", "--posix", *EMBEDDED, str(tmp_path / "script")]) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_what_is_no_program_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = static_program(tmp_path).rename(tmp_path / "other")
+    content = bytearray(other.read_bytes())
+    struct.pack_into("<H", content, 18, 243)  # EM_RISCV
+    other.write_bytes(content)
+    (tmp_path / "text").write_text("no program")
+    for path, said in (
+        (other, "it cannot be run here: it is for riscv"),
+        (tmp_path / "text", "it is not executable"),
+        (tmp_path, "it is a folder"),
+        (tmp_path / "none", "there is no such program"),
+    ):
+        assert main.main(["run", "--posix", "--check", str(path)]) == 1
+        assert said in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("n", [4, 16, 63, 64, 100])

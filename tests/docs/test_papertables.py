@@ -1,4 +1,5 @@
-"""The tables of docs/related.md, what papers claim and what is measured here, have the values of the newest records."""
+"""Tables of docs/related.md, what papers claim and what is measured here, and of docs/posix.md, what stock servers
+gain, have the values of the newest records."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import papertables
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE = DOCS / "related.md"
+PAGE, POSIX = DOCS / "related.md", DOCS / "posix.md"
 PAPERS = ("Shenango", "Shinjuku", "Arrakis", "Adaptive batching")
 
 
@@ -17,13 +18,23 @@ def rows(paper: str) -> list[list[str]]:
     """The rows of a paper's table."""
     part = PAGE.read_text().partition(f"\n### {paper}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
     head, _, *table = [row for row in map(papertables.cells, part.splitlines()) if row]
-    assert head == papertables.HEAD
+    assert head == ["claim of the paper", *papertables.MEASURED, "missing here"]
     return table
 
 
-def test_the_page_has_the_values_of_the_records() -> None:
-    text = PAGE.read_text()
-    assert text == papertables.filled(text), "PYTHONPATH=tests/support python -m papertables docs/related.md"
+@pytest.mark.parametrize("page", [PAGE, POSIX], ids=lambda page: str(page.name))
+def test_a_page_has_the_values_of_the_records(page: Path) -> None:
+    text = page.read_text()
+    assert text == papertables.filled(text), f"PYTHONPATH=tests/support python -m papertables docs/{page.name}"
+
+
+def test_what_stock_servers_gain_is_all_there() -> None:
+    """Each figure of the benchmark, and no number beside the table."""
+    part = POSIX.read_text().partition("\n## What it gains\n")[2].partition("\n## ")[0]
+    figures = {row[0] for row in papertables.newest() if row[0].startswith("`posix.")}
+    assert figures <= {row[1] for row in map(papertables.cells, part.splitlines()) if row}
+    prose = "\n".join(line for line in part.splitlines() if not line.startswith("|"))
+    assert re.findall(r"\d[\d,.]*", re.sub(r"\(\S+\)|p99|`[^`]*`", "", prose)) == []
 
 
 @pytest.mark.parametrize("paper", PAPERS)

@@ -1,7 +1,8 @@
-"""Fills in what the tables of docs/related.md have measured: PYTHONPATH=tests/support python -m papertables PAGE
+"""Fills in what tables of docs/related.md and docs/posix.md have measured: PYTHONPATH=tests/support python -m
+papertables PAGE
 
-A row's second cell says what was measured. Its goal and its values on the Intel Xeon and the AMD EPYC go into the next
-three cells. It is one of:
+They are those with a column "measured here". A row's second cell says what was measured. Its goal and its values on the
+Intel Xeon and the AMD EPYC go into the next three cells. It is one of:
 
     `kv.over_memcached_udp`                   a figure: its row of the newest figures in docs/performance.md
     the same, both on a veth pair             the row below that figure's there
@@ -20,7 +21,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 MACHINES = (r"xeon|intel", r"epyc")  # of the columns, as names of records have them
-HEAD = ["claim of the paper", "measured here", "goal", "Intel Xeon", "AMD EPYC", "missing here"]
+MEASURED = ["measured here", "goal", "Intel Xeon", "AMD EPYC"]  # of a head, from the second cell on
 NONE = "not taken"
 FIGURE = re.compile(r"`([\w-]+\.\w+)`")
 BESIDE = re.compile(r"`([\w-]+\.\w+)`: (.+)")
@@ -109,8 +110,9 @@ def filled(page: str) -> str:
     lines, inside, above = [], False, ""
     for line in page.splitlines():
         row = cells(line)
-        inside = row == HEAD or (inside and bool(row))
-        if inside and row != HEAD and row[1] and not set(row[1]) <= set("-:"):
+        is_head = row[1:5] == MEASURED
+        inside = is_head or (inside and bool(row))
+        if inside and not is_head and row[1] and not set(row[1]) <= set("-:"):
             row[2:5] = values(row[1], above)
             above = plain[1] if (plain := FIGURE.fullmatch(row[1])) else above
             line = "|" + "|".join(f" {cell} " if cell else " " for cell in row) + "|"

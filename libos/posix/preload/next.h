@@ -38,12 +38,22 @@ static inline bool is_ours(int fd)
 /* A number for a function that is wrapped (../counts.h), before the library begins. */
 unsigned cl_preload_number(const char *name);
 
+/* inner.c */
+/* From where to where the code of the runtime's library lies; found at the beginning. */
+extern uintptr_t cl_preload_runtime[2];
+void cl_preload_find_runtime(void);
+/* In a function that libc has, too: the runtime calls it, for itself. */
+#define BY_RUNTIME                                                                                                     \
+    cl_unlikely((uintptr_t)__builtin_return_address(0) - cl_preload_runtime[0] <                                       \
+                cl_preload_runtime[1] - cl_preload_runtime[0])
+
 /* Whether calls are traced is known: after that the functions of libc's that are found are called at once, or
  * counted. */
 extern bool cl_preload_traces, cl_preload_decided;
 void cl_preload_passed(unsigned call);
 
-/* `next_NAME`: libc's function, found at its first call. What goes on to it is counted if calls are traced. */
+/* `next_NAME`: libc's function, found at its first call. What goes on to it is counted if calls are traced, but for the
+ * runtime's own: `name` jumps there as its last step, so that who called that is known here, too. */
 #define NEXT(type, name, parameters, arguments)                                                                        \
     NUMBERED(name)                                                                                                     \
     static type first_##name parameters;                                                                               \
@@ -51,7 +61,8 @@ void cl_preload_passed(unsigned call);
     static type(*real_##name) parameters;                                                                              \
     static type counted_##name parameters                                                                              \
     {                                                                                                                  \
-        cl_preload_passed(call_##name);                                                                                \
+        if (!BY_RUNTIME)                                                                                               \
+            cl_preload_passed(call_##name);                                                                            \
         return real_##name arguments;                                                                                  \
     }                                                                                                                  \
     static type first_##name parameters                                                                                \
@@ -135,15 +146,7 @@ void cl_preload_counted(unsigned call, int64_t answer);
 extern bool cl_preload_cancels;
 void cl_preload_cancelled(void);
 
-/* inner.c */
-/* From where to where the code of the runtime's library lies; found at the beginning. */
-extern uintptr_t cl_preload_runtime[2];
-void cl_preload_find_runtime(void);
-/* In a function that libc has, too: the runtime calls it, for itself. */
-#define BY_RUNTIME                                                                                                     \
-    cl_unlikely((uintptr_t)__builtin_return_address(0) - cl_preload_runtime[0] <                                       \
-                cl_preload_runtime[1] - cl_preload_runtime[0])
-/* The runtime has received a message: what descriptors came with it are its own. */
+/* inner.c: the runtime has received a message: what descriptors came with it are its own. */
 void cl_preload_got(struct msghdr *m);
 
 /* past.c: a system call of this library's own, whatever it is on. */

@@ -167,7 +167,7 @@ static void tell_left(struct timespec *t, int64_t begin_ns)
 {
     if (!t || t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= S || (t->tv_sec == 0 && t->tv_nsec == 0))
         return;
-    int64_t ns = (int64_t)t->tv_sec * S + t->tv_nsec - (now_ns() - begin_ns);
+    int64_t ns = cl_posix_ns(t->tv_sec, t->tv_nsec) - (now_ns() - begin_ns);
     *t = ns > 0 ? (struct timespec){ns / S, ns % S} : (struct timespec){0, 0};
 }
 
@@ -191,6 +191,18 @@ static int pselect_that_tells(int n, fd_set *in, fd_set *out, fd_set *except, st
     int64_t begin_ns = t ? now_ns() : 0;
     int rc = pselect(n, in, out, except, t, signals ? signals->mask : NULL);
     tell_left(t, begin_ns);
+    return rc;
+}
+
+/* Linux' own select takes us of more than a second, for which libc's has an int (kern_select). */
+static int select_by_long(int n, fd_set *in, fd_set *out, fd_set *except, struct timeval *t)
+{
+    struct timeval left = t ? (struct timeval){0, t->tv_usec % 1000000} : (struct timeval){0};
+    if (t && __builtin_add_overflow(t->tv_sec, t->tv_usec / 1000000, &left.tv_sec))
+        left.tv_sec = -1;
+    int rc = select(n, in, out, except, t ? &left : NULL);
+    if (t && (rc >= 0 || errno != EINVAL))
+        *t = left;
     return rc;
 }
 
@@ -227,7 +239,7 @@ static bool waits(long number, const long *a, long *rc)
     case SYS_poll:
         return polls_ours(a) && GAVE(poll(P(0), (unsigned)a[1], N(2)));
     case SYS_select:
-        return GAVE(select(N(0), P(1), P(2), P(3), P(4)));
+        return GAVE(select_by_long(N(0), P(1), P(2), P(3), P(4)));
 #endif
     case SYS_ppoll:
         return polls_ours(a) && is_mask(P(3), (size_t)a[4]) && GAVE(ppoll_that_tells(P(0), (unsigned)a[1], P(2), P(3)));

@@ -38,10 +38,10 @@ static int64_t read_from(int fd, void *data, size_t len, int flags, struct socka
                        .msg_name = from,
                        .msg_namelen = from && from_len && !negative ? *from_len : 0};
     int64_t rc = cl_posix_receive(fd, &m, flags);
-    if (rc < 0 || !from_len)
+    if (rc < 0 || !from)
         return rc;
-    if (negative)
-        return -EINVAL; /* what was read is gone */
+    if (!from_len || negative)
+        return from_len ? -EINVAL : -EFAULT; /* what was read is gone */
     *from_len = m.msg_namelen;
     return rc;
 }
@@ -61,10 +61,10 @@ static int64_t write_from(int fd, const void *data, size_t len)
 /* Pieces without a byte are not asked of a file (fs/read_write.c: vfs_writev). */
 static int64_t write_pieces(int fd, const struct iovec *vec, int n, int flags)
 {
-    for (int i = 0; i < n && n <= IOV_MAX; i++)
+    for (int i = 0; vec && i < n && n <= IOV_MAX; i++)
         if (vec[i].iov_len)
             return cl_posix_write(fd, vec, n, flags);
-    return n < 0 || n > IOV_MAX ? -EINVAL : 0;
+    return n < 0 || n > IOV_MAX ? -EINVAL : n && !vec ? -EFAULT : 0;
 }
 
 WRAP(ssize_t, read, (int fd, void *data, size_t len), (fd, data, len), fd, POINT(read, read_into(fd, data, len)))
@@ -87,7 +87,9 @@ WRAP(ssize_t, send, (int fd, const void *data, size_t len, int flags), (fd, data
 static int64_t write_to(int fd, const void *data, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
 {
     struct iovec vec = {(void *)(uintptr_t)data, bounded(len)};
-    struct msghdr m = {.msg_iov = &vec, .msg_iovlen = 1, .msg_name = (void *)(uintptr_t)to, .msg_namelen = to_len};
+    /* A name without a byte is too short for datagrams; in a message it would be none. */
+    socklen_t len_of_name = !to ? 0 : to_len ? to_len : 1;
+    struct msghdr m = {.msg_iov = &vec, .msg_iovlen = 1, .msg_name = (void *)(uintptr_t)to, .msg_namelen = len_of_name};
     if (to && to_len > sizeof(struct sockaddr_storage))
         return -EINVAL;
     return cl_posix_send(fd, &m, flags);
@@ -100,15 +102,20 @@ WRAP(ssize_t, recvfrom, (int fd, void *data, size_t len, int flags, __SOCKADDR_A
 WRAP(ssize_t, sendto, (int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len),
      (fd, data, len, flags, to, to_len), fd, POINT(sendto, write_to(fd, data, len, flags, to.__sockaddr__, to_len)))
 
+static ssize_t receive_for_runtime(int fd, struct msghdr *m, int flags)
+{
+    ssize_t n = cl_preload_linux(SYS_recvmsg, fd, m, flags);
+    if (n >= 0)
+        cl_preload_got(m);
+    return n;
+}
+
 NEXT(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
     if (is_ours(fd))
-        return POINT(recvmsg, cl_posix_receive(fd, m, flags));
-    ssize_t n = next_recvmsg(fd, m, flags);
-    if (BY_RUNTIME && n >= 0)
-        cl_preload_got(m);
-    return n;
+        return POINT(recvmsg, m ? cl_posix_receive(fd, m, flags) : -EFAULT);
+    return BY_RUNTIME ? receive_for_runtime(fd, m, flags) : next_recvmsg(fd, m, flags);
 }
 
 /* Of ours another process would get the placeholder. */
@@ -146,7 +153,7 @@ NEXT(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flag
 PUBLIC ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
     if (is_ours(fd))
-        return POINT(sendmsg, cl_posix_send(fd, m, flags));
+        return POINT(sendmsg, m ? cl_posix_send(fd, m, flags) : -EFAULT);
     return may_give((const struct mmsghdr *)m, m != NULL) ? next_sendmsg(fd, m, flags) : -1;
 }
 

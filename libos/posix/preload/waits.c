@@ -13,7 +13,7 @@ static int64_t ns_of_ms(int ms)
 
 static int64_t ns_of(const struct timespec *t)
 {
-    return t ? (int64_t)t->tv_sec * 1000000000 + t->tv_nsec : -1;
+    return t ? cl_posix_ns(t->tv_sec, t->tv_nsec) : -1;
 }
 
 static bool is_time(const struct timespec *t)
@@ -64,7 +64,7 @@ static bool are_too_many(nfds_t n)
 
 bool cl_preload_polls_ours(struct pollfd *fds, nfds_t n)
 {
-    if (are_too_many(n))
+    if (!fds || are_too_many(n))
         return false;
     for (nfds_t i = 0; i < n; i++)
         if (is_ours(fds[i].fd))
@@ -122,10 +122,12 @@ static bool sets_have_ours(int n, const fd_set *in, const fd_set *out, const fd_
     return set_has_ours(n, in) || set_has_ours(n, out) || set_has_ours(n, except);
 }
 
-/* Linux takes a time whose parts are negative for a wrong one. */
-static bool is_span(const struct timeval *t)
+/* libc takes a time whose parts are negative for a wrong one, and has an int for us
+ * (sysdeps/unix/sysv/linux/select.c). -EINVAL. */
+static int64_t ns_of_span(const struct timeval *t)
 {
-    return !t || (t->tv_usec >= 0 && t->tv_sec + t->tv_usec / 1000000 >= 0);
+    int32_t us = t ? (int32_t)t->tv_usec : 0;
+    return !t ? -1 : t->tv_sec < 0 || us < 0 ? -EINVAL : cl_posix_ns(t->tv_sec, (int64_t)us * 1000);
 }
 
 static int64_t now_ns(void)
@@ -135,8 +137,7 @@ static int64_t now_ns(void)
     return ns_of(&t);
 }
 
-/* What is left of the time, which Linux tells of select alone, and not if there was none (fs/select.c:
- * poll_select_finish). */
+/* What is left of the time, which libc tells of select alone (fs/select.c: poll_select_finish). */
 static void tell_left(struct timeval *t, int64_t end_ns)
 {
     int64_t left_ns = end_ns - now_ns();
@@ -150,10 +151,10 @@ PUBLIC int select(int n, fd_set *in, fd_set *out, fd_set *except, struct timeval
     n = looked_at(n);
     if (!sets_have_ours(n, in, out, except))
         return next_select(n, in, out, except, t);
-    int64_t ns = t ? (int64_t)t->tv_sec * 1000000000 + (int64_t)t->tv_usec * 1000 : -1;
+    int64_t ns = ns_of_span(t);
     int64_t end_ns = ns > 0 ? now_ns() + ns : 0;
-    int ready = (int)POINT(select, !is_span(t) ? -EINVAL : cl_posix_select(n, in, out, except, ns, NULL));
-    if (ns > 0 && is_span(t))
+    int ready = (int)POINT(select, ns == -EINVAL ? ns : cl_posix_select(n, in, out, except, ns, NULL));
+    if (ns >= 0)
         tell_left(t, end_ns);
     return ready;
 }

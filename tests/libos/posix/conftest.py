@@ -17,6 +17,8 @@ from cltest.cbuild import ROOT
 
 from corelane.drivers.linux import netns
 
+from .machine import Machine
+
 LIBRARY = ROOT / "runtime" / "_lib" / "libcorelane-posix.so"
 OURS = "10.77.0.2"
 LINUX, SERVED = "10.99.7.1", "10.99.7.2"  # both ends of a tap
@@ -129,3 +131,11 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
             return server
 
         yield start
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    if missing := netns_missing():
+        pytest.skip(missing)
+    with contextlib.ExitStack() as stack:
+        yield Machine(stack.enter_context(netns.namespace("attached")), tmp_path, stack)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -14,74 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cltest import netns_missing, wait_until
-from cltest.commands import Command, ask
+from cltest.commands import ask
 
-from corelane.cli import watch
-from corelane.drivers.linux import netns
+from corelane.cli import stat
+
+from .machine import Machine
 
 pytestmark = pytest.mark.root
-
-Start = Callable[..., Command]
-
-
-class Machine:
-    """A namespace in which iokernels and their applications are started."""
-
-    def __init__(self, space: netns.Namespace, folder: Path, stack: contextlib.ExitStack) -> None:
-        self.space, self.folder, self.stack = space, folder, stack
-        self.path = str(folder / "io.sock")
-
-    def start(self, *words: str) -> Command:
-        with self.space.entered():
-            command = Command(words, self.folder)
-        self.stack.callback(self.end, command)
-        return command
-
-    @staticmethod
-    def end(command: Command) -> None:
-        command.process.kill()
-        command.process.wait(20)
-        for file in (command.process.stdout, command.errors):
-            assert file is not None
-            file.close()
-
-    def iokernel(self, *words: str) -> Command:
-        up = self.start("up", "--socket", self.path, "--nic", "tap:cl0", *words, "--json")
-        up.event("iokernel")
-        return up
-
-    def serve(self, *words: str) -> Command:
-        """A program with its sockets on the dataplane, attached."""
-        return self.start("run", "--posix", "--socket", self.path, "--name", "stock", *words)
-
-    def address(self) -> str | None:
-        """The program's, once it is attached."""
-        with contextlib.suppress(Exception):
-            return next((str(a["ipv4"]) for a in watch.snapshot(self.path)["apps"] if a["name"] == "stock"), None)
-        return None
-
-    def connect(self, port: int) -> socket.socket:
-        """A connection of Linux' to the program, once it takes one."""
-        made: list[socket.socket] = []
-
-        def comes() -> bool:
-            if address := self.address():
-                with contextlib.suppress(OSError), self.space.entered():
-                    made.append(socket.create_connection((address, port), timeout=5))
-            return bool(made)
-
-        wait_until(comes, 30, f"a connection to port {port}")
-        made[0].settimeout(30)
-        return made[0]
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    if missing := netns_missing():
-        pytest.skip(missing)
-    with contextlib.ExitStack() as stack:
-        yield Machine(stack.enter_context(netns.namespace("attached")), tmp_path, stack)
 
 
 def memcached() -> tuple[str, ...]:
@@ -98,12 +38,6 @@ def exchange(client: socket.socket, request: bytes, answer: bytes) -> None:
         assert piece, got
         got += piece
     assert got == answer
-
-
-def redis() -> tuple[str, ...]:
-    if shutil.which("redis-server") is None:
-        pytest.skip("needs redis-server: apt-get install redis-server")
-    return ("redis-server", "--protected-mode", "no", "--save", "")
 
 
 def test_requests_are_written_down(machine: Machine) -> None:
@@ -126,33 +60,22 @@ STORE = b"set key 0 0 5\r\nvalue\r\n"
 GET, VALUE = b"get key\r\n", b"VALUE key 0 5\r\nvalue\r\nEND\r\n"
 
 
-@pytest.mark.parametrize(
-    ("server_of", "port", "store", "stored", "value"),
-    [
-        (memcached, 11211, STORE, b"STORED\r\n", VALUE),
-        (redis, 6379, b"set key value\r\n", b"+OK\r\n", b"$5\r\nvalue\r\n"),
-    ],
-    ids=["memcached", "redis"],
-)
-def test_connections_outlive_an_iokernel(
-    machine: Machine, server_of: Callable[[], tuple[str, ...]], port: int, store: bytes, stored: bytes, value: bytes
-) -> None:
-    """The program goes on with the next one: with what it has stored, and with connections that were open."""
-    first = machine.iokernel("--policy", "none")
-    server = machine.serve("--kthreads", "2", *server_of())
-    with contextlib.closing(machine.connect(port)) as old:
-        exchange(old, store, stored)
-        first.process.kill()
-        first.process.wait(60)  # the kernel takes its device away first
-        machine.iokernel("--policy", "none")
-        with contextlib.closing(machine.connect(port)) as new:
-            exchange(new, GET, value)
-        exchange(old, GET, value)
-    server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(20) == 0
-    server.errors.seek(0)
-    said = server.errors.read()
-    assert "is gone: attaching again" in said
+def test_the_runtimes_own_sockets_are_not_the_programs(machine: Machine, stock: Callable[[str], Path]) -> None:
+    """The control socket is none of the program's numbers, and no call on it is taken for the program's. And a program
+    that has only waited so far is reached."""
+    machine.iokernel("--policy", "none")
+    server = machine.serve("--trace-calls", str(stock("echo")), "7000", "1", "each")
+    with contextlib.closing(machine.connect(7000)) as client:
+        client.sendall(b"x")
+        assert client.recv(1) == b"x"
+        counts = stat.read(server.process.pid)
+        open_files = Path(f"/proc/{server.process.pid}/fd")
+        sockets = [int(fd.name) for fd in open_files.iterdir() if os.readlink(fd).startswith("socket:")]
+    limit, _ = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    assert len([fd for fd in sockets if fd >= limit - 256]) == 1, sockets  # above it, or the last below
+    assert counts is not None
+    assert {"socket", "accept4"} <= counts["calls"].keys()
+    assert not {"connect", "setsockopt", "send", "sendmsg", "recvmsg", "poll"} & counts["calls"].keys(), counts
 
 
 @contextlib.contextmanager

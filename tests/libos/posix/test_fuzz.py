@@ -29,7 +29,7 @@ def compare(binary: Path, seed: int, config: str) -> None:
 @pytest.mark.parametrize("config", ["", ",poll=block,kthreads=3"], ids=["one-kthread", "three"])
 @pytest.mark.parametrize(
     "seed",
-    [*range(1, 7), 20241017, 200017, 200169, 300196, 300322, 500171, 830084146, 91100144],  # the last have differed
+    [*range(1, 12), 135],  # the last has differed
 )
 def test_drawn_calls_return_what_linux_returns(stock: Callable[[str], Path], seed: int, config: str) -> None:
     compare(stock("fuzz"), seed, INSIDE + config)

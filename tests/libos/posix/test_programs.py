@@ -142,19 +142,23 @@ def test_options_that_have_no_effect_are_said_and_segments_refused() -> None:
     assert len(sentences) == 2, "each once"
 
 
-@pytest.mark.parametrize("sequence", ["set", "connections"])
-def test_options_are_taken_as_linux_takes_them(stock: Callable[[str], Path], sequence: str) -> None:
+@pytest.mark.parametrize(
+    ("program", "sequence", "said_of"), [("asks", "set", 4), ("asks", "connections", 4), ("nowhere", "options", 1)]
+)
+def test_options_are_taken_as_linux_takes_them(
+    stock: Callable[[str], Path], program: str, sequence: str, said_of: int
+) -> None:
     """But for a sentence where one has no effect."""
-    said = run(stock("asks"), OURS, sequence, config=INSIDE).splitlines()
+    said = run(stock(program), OURS, sequence, config=INSIDE).splitlines()
     sentences = [line for line in said if line.startswith("corelane: ")]
-    assert [line for line in said if line not in sentences] == run(stock("asks"), "127.0.0.1", sequence).splitlines()
+    assert [line for line in said if line not in sentences] == run(stock(program), "127.0.0.1", sequence).splitlines()
     assert all("no effect" in line for line in sentences)
-    assert len(sentences) == 4
+    assert len(sentences) == said_of
 
 
 HELD_BACK = """
 import errno, socket
-UDP_CORK, SO_ZEROCOPY, IP_MTU_DISCOVER, IP_MINTTL = 1, 60, 10, 21
+UDP_CORK, SO_ZEROCOPY, IP_MTU_DISCOVER, IP_MINTTL, TCP_MD5SIG, TCP_REPAIR = 1, 60, 10, 21, 14, 19
 tcp, udp, listener = socket.socket(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket()
 for s in (udp, listener):
     s.bind(("OURS", 0))
@@ -175,15 +179,22 @@ tcp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 8)
 refused(lambda: tcp.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1))
 tcp.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, 2)
 tcp.setsockopt(socket.IPPROTO_IP, IP_MINTTL, 255)
+refused(lambda: tcp.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1))
+refused(lambda: listener.setsockopt(socket.IPPROTO_TCP, TCP_MD5SIG, bytes(216)))
 """
 
 
 def test_what_would_be_sent_or_told_otherwise_is_said() -> None:
     done = python(HELD_BACK.replace("OURS", OURS), config=INSIDE)
-    assert done.stdout.splitlines() == ["ENOTSUP", "ENOTSUP", "ENOPROTOOPT", "ENOTSUP"]
+    assert done.stdout.splitlines() == ["ENOTSUP", "ENOTSUP", "ENOPROTOOPT", "ENOTSUP", "EPERM", "ENOPROTOOPT"]
     sentences = done.stderr.splitlines()
     said = ("no urgent data", "MSG_MORE is not to be had of datagrams", "UDP_CORK is not", "SO_RCVLOWAT has no effect")
-    said += ("SO_ZEROCOPY is not to be had", "an option of IP")
+    said += (
+        "SO_ZEROCOPY is not to be had",
+        "an option of IP",
+        "TCP_REPAIR is not to be had",
+        "TCP_MD5SIG is not to be",
+    )
     assert all(part in line for part, line in zip(said, sentences, strict=True))
 
 

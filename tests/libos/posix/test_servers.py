@@ -167,41 +167,6 @@ def test_redis_with_threads_for_its_connections(serve: Callable[..., Server], tm
         assert listens.get_message(timeout=30)["data"] == b"one"
 
 
-MEMCACHED = ("memcached", "-u", "root", "-t", "2", "-l", "0.0.0.0")
-KILLED = {
-    "memcached": (MEMCACHED, 11211, b"set a 0 0 1\r\nx\r\n", b"get a\r\n"),
-    "redis": (("redis-server", "--protected-mode", "no", "--save", ""), 6379, b"set a x\r\n", b"get a\r\n"),
-    "http": (("/usr/bin/python3", "-m", "http.server", "8000"), 8000, b"GET ", b"GET /none HTTP/1.0\r\n\r\n"),
-}
-"""What is started, its port, what is sent to it before it is killed, and a question to the next one."""
-ANSWERS = {"memcached": (b"STORED\r\n", b"END\r\n"), "redis": (b"+OK\r\n", b"$-1\r\n"), "http": (b"", b"HTTP/1.0 404 ")}
-
-
-def ask_again(old: socket.socket, question: bytes) -> None:
-    """It may be reset before, if it has sent once more what nobody had acknowledged."""
-    old.sendall(question)
-    old.recv(100)
-
-
-@pytest.mark.parametrize("name", KILLED)
-def test_one_that_is_killed_is_started_anew(serve: Callable[..., Server], name: str) -> None:
-    """Who was connected to it, in the middle of a request, too, learns of that from the next one."""
-    command, port, first, question = KILLED[name]
-    answer, next_answer = ANSWERS[name]
-    server = serve(*command, port=port, kthreads=2)
-    with contextlib.closing(server.connect()) as old:
-        old.sendall(first)
-        assert not answer or old.recv(100) == answer
-        for _ in range(2):
-            server.end()
-            server.start()
-        with contextlib.closing(server.connect()) as new:
-            new.sendall(question)
-            assert new.recv(100).startswith(next_answer)
-        with pytest.raises(ConnectionResetError):
-            ask_again(old, question)
-
-
 LIGHTTPD = """
 server.document-root = "{folder}"
 server.bind = "0.0.0.0"

@@ -4,7 +4,8 @@
  *   fuzz ADDRESS SEED STEPS
  *
  * Each call is made by one of three threads, one at a time. What is drawn: fuzz_streams.h, fuzz_datagrams.h,
- * fuzz_waits.h; what is known of the sockets: fuzz_model.h. Nothing that would wait is called in a way that waits. */
+ * fuzz_names.h, fuzz_waits.h; what is known of the sockets: fuzz_model.h. Nothing that would wait is called in a way
+ * that waits. */
 #include "fuzz_datagrams.h"
 #include "fuzz_streams.h"
 #include "fuzz_waits.h"
@@ -18,21 +19,38 @@
 static const struct choice {
     void (*fn)(void);
     unsigned weight;
-} choices[] = {{make, 4},           {name, 3},
-               {open_listener, 2},  {open_connection, 4},
-               {end_connection, 1}, {take_connection, 4},
-               {write_some, 6},     {write_held, 2},
-               {write_from, 2},     {read_some, 6},
-               {read_into, 1},      {shut, 2},
-               {shut_all, 2},       {set_linger, 1},
-               {fork_one, 1},       {copy, 2},
-               {close_one, 1},      {copy_over, 1},
-               {set_blocking, 1},   {names, 2},
-               {options, 4},        {look, 3},
-               {look_at_all, 2},    {watch_one, 6},
-               {nest, 1},           {wait_now, 4},
-               {join_datagrams, 2}, {part_datagrams, 1},
-               {send_datagram, 4},  {receive_datagram, 3},
+} choices[] = {{make, 4},
+               {name, 3},
+               {open_listener, 2},
+               {open_connection, 4},
+               {end_connection, 1},
+               {take_connection, 4},
+               {write_some, 6},
+               {write_held, 2},
+               {write_from, 2},
+               {read_some, 6},
+               {read_into, 1},
+               {shut, 2},
+               {shut_all, 2},
+               {set_linger, 1},
+               {fork_one, 1},
+               {copy, 2},
+               {close_one, 1},
+               {copy_over, 1},
+               {set_blocking, 1},
+               {names, 2},
+               {odd_names, 1},
+               {options, 4},
+               {options_of_states, 2},
+               {look, 3},
+               {look_at_all, 2},
+               {watch_one, 6},
+               {nest, 1},
+               {wait_now, 4},
+               {join_datagrams, 2},
+               {part_datagrams, 1},
+               {send_datagram, 4},
+               {receive_datagram, 3},
                {shut_datagrams, 1}};
 #define CHOICES (sizeof choices / sizeof *choices)
 

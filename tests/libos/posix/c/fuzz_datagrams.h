@@ -2,7 +2,7 @@
 #ifndef TESTS_LIBOS_POSIX_FUZZ_DATAGRAMS_H
 #define TESTS_LIBOS_POSIX_FUZZ_DATAGRAMS_H
 
-#include "fuzz_model.h"
+#include "fuzz_names.h"
 
 static void forget_error(const struct slot *s)
 {
@@ -62,22 +62,23 @@ static void send_datagram(void)
         to = s->peer < 0 || s->peer == SLOTS ? NULL : &slots[s->peer];
     if (to && to->n == QUEUED)
         return;
+    static const socklen_t odd[] = {0, 1, 2, 15, 129, INT_MAX, (socklen_t)-1}; /* in a message 0 is no name */
+    bool wrong = by_name && how == 0 && draw(6) == 0;
+    socklen_t len = !by_name ? 0 : wrong ? odd[draw(sizeof odd / sizeof *odd)] : sizeof(struct sockaddr_in);
     struct sockaddr_in at = here;
     if (to)
         at = name_of_slot(to);
     struct iovec vec[2] = {{data, (size_t)n / 2}, {data + n / 2, (size_t)(n - n / 2)}};
     struct mmsghdr m = {
-        .msg_hdr = {
-            .msg_name = by_name ? &at : NULL, .msg_namelen = by_name ? sizeof at : 0, .msg_iov = vec, .msg_iovlen = 2}};
-    long rc = how == 0   ? sendto(fd_of(s), data, (size_t)n, 0, by_name ? (struct sockaddr *)&at : NULL,
-                                by_name ? sizeof at : 0)
+        .msg_hdr = {.msg_name = by_name ? &at : NULL, .msg_namelen = len, .msg_iov = vec, .msg_iovlen = 2}};
+    long rc = how == 0   ? sendto(fd_of(s), data, (size_t)n, 0, by_name ? (struct sockaddr *)&at : NULL, len)
               : how == 1 ? sendmsg(fd_of(s), &m.msg_hdr, 0)
                          : sendmmsg(fd_of(s), &m, 1, 0);
     if (how == 2 && rc == 1)
         rc = m.msg_len;
     note(s, by_name ? "sendto" : "send", rc);
     if (rc < 0) {
-        s->told = false;
+        s->told &= wrong;
         return;
     }
     s->named = true;
@@ -87,26 +88,27 @@ static void send_datagram(void)
 static void receive_datagram(void)
 {
     struct slot *s = some(DATAGRAM);
-    struct sockaddr_in at = {0};
-    socklen_t len = sizeof at;
+    struct room r;
     static const int flags[] = {0, MSG_PEEK, MSG_TRUNC, MSG_PEEK | MSG_TRUNC};
     int how = flags[draw(4)];
     unsigned room = draw(1500);
     if (!s)
         return;
     struct iovec vec[2] = {{data, room / 2}, {data + room / 2, room - room / 2}};
-    struct msghdr m = {.msg_name = &at, .msg_namelen = sizeof at, .msg_iov = vec, .msg_iovlen = 2};
+    draw_room(&r);
+    struct msghdr m = {.msg_name = r.to, .msg_namelen = sizeof r.name, .msg_iov = vec, .msg_iovlen = 2};
     int waits = s->n && !s->told && draw(2) ? 0 : MSG_DONTWAIT;
-    bool whole = draw(2);
-    long rc = whole ? recvmsg(fd_of(s), &m, waits | how)
-                    : recvfrom(fd_of(s), data, room, waits | how, (struct sockaddr *)&at, &len);
+    bool whole = draw(2), lost = !whole && cannot_be_told(&r);
+    long rc = whole ? recvmsg(fd_of(s), &m, waits | how) : recvfrom(fd_of(s), data, room, waits | how, r.to, r.len);
+    bool told = s->told;
     note(s, how & MSG_PEEK ? "peek" : "recvfrom", rc);
     if (rc < 0)
         s->told = false;
-    else
-        printf("%u %d %d\n", whole ? m.msg_namelen : len, at.sin_addr.s_addr == here.sin_addr.s_addr,
-               whole ? m.msg_flags : 0);
-    if (rc >= 0 && !(how & MSG_PEEK) && s->n)
+    else {
+        say_room(&r);
+        printf("%u %d\n", whole ? m.msg_namelen : 0, whole ? m.msg_flags : 0);
+    }
+    if ((rc >= 0 || (lost && !told)) && !(how & MSG_PEEK) && s->n)
         take(s);
 }
 

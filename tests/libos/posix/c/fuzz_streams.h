@@ -2,7 +2,7 @@
 #ifndef TESTS_LIBOS_POSIX_FUZZ_STREAMS_H
 #define TESTS_LIBOS_POSIX_FUZZ_STREAMS_H
 
-#include "fuzz_model.h"
+#include "fuzz_names.h"
 
 #include <limits.h>
 #include <sys/sendfile.h>
@@ -141,18 +141,35 @@ static void end_connection(void)
     s->fin = s->shut = s->reset = s->deaf = s->seen = s->named = false;
 }
 
+/* Of who waits there the first is closed: what it had written has not been read. */
+static void lose_first(struct slot *l)
+{
+    int from = take(l);
+    if (from < 0)
+        return;
+    struct slot *c = &slots[from];
+    c->waits = -1;
+    if (c->written)
+        c->reset = true;
+    else
+        c->fin = true;
+}
+
 static void take_connection(void)
 {
     struct slot *l = draw(6) ? some(LISTENS) : anyone(), *s = some(FREE);
-    struct sockaddr_in at;
-    socklen_t len = sizeof at;
+    struct room r;
     if (!l || !s || l->kind == FRESH)
         return;
-    int fd = draw(2) ? accept4(fd_of(l), (struct sockaddr *)&at, &len, SOCK_CLOEXEC)
-                     : accept(fd_of(l), (struct sockaddr *)&at, &len);
+    draw_room(&r);
+    bool lost = cannot_be_told(&r);
+    int fd = draw(2) ? accept4(fd_of(l), r.to, r.len, SOCK_CLOEXEC) : accept(fd_of(l), r.to, r.len);
     note(l, "accept", fd < 0 ? -1 : 0);
+    if (fd < 0 && lost && l->kind == LISTENS && l->n)
+        lose_first(l);
     if (fd < 0)
         return;
+    say_room(&r);
     int from = take(l);
     put(s, OPEN, fd);
     if (from < 0) { /* it was closed meanwhile */
@@ -263,7 +280,7 @@ static void write_from(void)
         count_written(s, rc);
 }
 
-static long read_how(const struct slot *s, unsigned how, unsigned n)
+static long read_how(const struct slot *s, unsigned how, unsigned n, struct room *r)
 {
     struct iovec vec[3] = {{data, n / 3}, {data + n / 3, n / 3}, {data + n / 3 * 2, n - n / 3 * 2}};
     struct mmsghdr m = {.msg_hdr = {.msg_iov = vec, .msg_iovlen = 3}};
@@ -284,6 +301,8 @@ static long read_how(const struct slot *s, unsigned how, unsigned n)
         return read(fd_of(s), data, n);
     case 6:
         return readv(fd_of(s), vec, 3);
+    case 9:
+        return recvfrom(fd_of(s), data, n, MSG_DONTWAIT, r->to, r->len);
     default:
         return recv(fd_of(s), data, n, MSG_WAITALL);
     }
@@ -292,18 +311,25 @@ static long read_how(const struct slot *s, unsigned how, unsigned n)
 static void read_some(void)
 {
     struct slot *s = draw(5) ? some(OPEN) : anyone();
-    unsigned n = draw(3) ? 1 + draw(2000) : draw(5), how = draw(9);
+    unsigned n = draw(3) ? 1 + draw(2000) : draw(5), how = draw(10);
+    struct room r;
     if (!s || s->kind == DATAGRAM)
         return;
+    draw_room(&r);
+    bool lost = how == 9 && cannot_be_told(&r);
     if (s->reset && s->to_read) /* a reset drops what was not read: not so on Linux (docs/posix.md) */
         return;
     bool over = s->fin || s->reset || s->deaf || s->kind != OPEN || s->non_blocking;
-    if (how >= 5 && !over && (!s->to_read || (how >= 7 && (int)n > s->to_read)))
+    if (how >= 5 && how < 9 && !over && (!s->to_read || (how >= 7 && (int)n > s->to_read)))
         how = 2; /* it would wait */
     bool peeks = how == 8;
-    long rc =
-        note(s, peeks ? "peek" : "read",
-             peeks ? recv(fd_of(s), data, n, MSG_PEEK | (draw(2) ? MSG_WAITALL : MSG_DONTWAIT)) : read_how(s, how, n));
+    long rc = note(s, peeks ? "peek" : "read",
+                   peeks ? recv(fd_of(s), data, n, MSG_PEEK | (draw(2) ? MSG_WAITALL : MSG_DONTWAIT))
+                         : read_how(s, how, n, &r));
+    if (how == 9 && rc >= 0)
+        say_room(&r);
+    if (lost && s->kind == OPEN && !s->reset)
+        s->to_read -= (int)n < s->to_read ? (int)n : s->to_read;
     if (s->kind == OPEN && rc > 0 && !peeks && !s->reset)
         s->to_read -= (int)rc;
 }

@@ -2,7 +2,7 @@
 #ifndef TESTS_LIBOS_POSIX_FUZZ_WAITS_H
 #define TESTS_LIBOS_POSIX_FUZZ_WAITS_H
 
-#include "fuzz_model.h"
+#include "fuzz_names.h"
 
 #define SETS 2
 #define NESTED 1000 /* what the second set is known by in the first */
@@ -67,20 +67,6 @@ static void set_blocking(void)
     printf("%d\n", (fcntl(fd_of(s), F_GETFL) & O_NONBLOCK) != 0);
 }
 
-static void names(void)
-{
-    struct slot *s = anyone();
-    struct sockaddr_in at = {0};
-    socklen_t len = sizeof at;
-    if (!s)
-        return;
-    note(s, "getsockname", getsockname(fd_of(s), (struct sockaddr *)&at, &len));
-    printf("%u %d %d\n", len, at.sin_addr.s_addr == here.sin_addr.s_addr, at.sin_port != 0);
-    len = sizeof at;
-    if (note(s, "getpeername", getpeername(fd_of(s), (struct sockaddr *)&at, &len)) == 0)
-        printf("%u %d\n", len, at.sin_addr.s_addr == here.sin_addr.s_addr);
-}
-
 /* An option that is a number, set and read again. */
 static void set_number(const struct slot *s, const char *what, int level, int name, int value)
 {
@@ -89,6 +75,22 @@ static void set_number(const struct slot *s, const char *what, int level, int na
     note(s, what, setsockopt(fd_of(s), level, name, &value, sizeof value));
     note(s, "its value", getsockopt(fd_of(s), level, name, &found, &len));
     printf("%d\n", found);
+}
+
+/* Of those that a socket takes in some states alone; off, or a number that is none. */
+static void options_of_states(void)
+{
+    static const int names[] = {TCP_WINDOW_CLAMP, TCP_FASTOPEN,     TCP_FASTOPEN_CONNECT, TCP_FASTOPEN_NO_COOKIE,
+                                TCP_REPAIR,       TCP_REPAIR_QUEUE, TCP_REPAIR_OPTIONS,   TCP_QUEUE_SEQ,
+                                TCP_TIMESTAMP,    TCP_FASTOPEN_KEY};
+    struct slot *s = anyone();
+    unsigned which = draw(sizeof names / sizeof *names);
+    int value = names[which] != TCP_WINDOW_CLAMP && draw(2) ? -2 : 0;
+    bool inherited = s && s->kind == LISTENS && s->n; /* as in `options` */
+    if (!s || inherited)
+        return;
+    printf("%d to %d, ", names[which], value);
+    note(s, "an option", setsockopt(fd_of(s), IPPROTO_TCP, names[which], &value, sizeof value));
 }
 
 static void options(void)
@@ -131,6 +133,14 @@ static void options(void)
 
 /* Looking. */
 
+/* Of a select that does not wait: it is over, or wrong. */
+static struct timeval no_time(void)
+{
+    static const struct timeval times[] = {{0, -1},       {-1, 0},       {-1, 999999},   {0, LONG_MAX},
+                                           {0, 1l << 32}, {0, LONG_MIN}, {LONG_MAX, -1}, {1, -2000000}};
+    return draw(2) ? (struct timeval){0, 0} : times[draw(sizeof times / sizeof *times)];
+}
+
 static void look(void)
 {
     struct slot *s = anyone();
@@ -138,6 +148,7 @@ static void look(void)
     if (!s)
         return;
     int fd = fd_of(s);
+    struct timeval t = no_time();
     struct pollfd p = {fd, (short)(POLLIN | (draw(2) ? POLLOUT : 0) | (draw(2) ? POLLRDHUP : 0)), 0};
     note(s, "poll", poll(&p, 1, 0));
     say_events("events", (unsigned)p.revents);
@@ -146,8 +157,9 @@ static void look(void)
     FD_SET(fd, &in);
     FD_SET(fd, &out);
     int upto = fd % 2 ? fd + 1 : getdtablesize(); /* as some programs have it */
-    note(s, "select", select(upto, &in, &out, NULL, &(struct timeval){0, 0}));
-    printf("%d %d\n", FD_ISSET(fd, &in) != 0, FD_ISSET(fd, &out) != 0);
+    note(s, "select", select(upto, &in, &out, NULL, &t));
+    printf("%d %d, %ld %ld left\n", FD_ISSET(fd, &in) != 0, FD_ISSET(fd, &out) != 0, (long)t.tv_sec, t.tv_usec);
+    note(s, "ppoll", ppoll(&p, 1, &(struct timespec){0, draw(2) ? 0 : -1}, NULL));
 }
 
 /* At all of them, and at one of Linux'. */
