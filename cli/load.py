@@ -311,7 +311,10 @@ def job_of(options: argparse.Namespace, over: Runtime | None = None) -> Job:
         if seconds <= 0:
             why = f"they end after {plan.arrivals.seconds:.3g} s, and what --warm {plan.warm_s:g} has is not measured"
             raise WrongUsage("--arrivals replay", why, "give a shorter --warm, or 0")
-        given = (plan.arrivals.rate, plan.arrivals.rate)
+        if not (mean := plan.arrivals.rate(plan.warm_s, seconds)):
+            why = f"none is due in the {seconds:.3g} s that are measured, after --warm {plan.warm_s:g}"
+            raise WrongUsage("--arrivals replay", why, "give another --warm, or more --seconds")
+        given = (mean, mean)
     return Job(
         plan,
         given,

@@ -9,7 +9,7 @@
 #define KV_MAX_TOKENS 24          /* no command but a retrieval has more words that mean something */
 #define KV_SHORT_ANSWER_BYTES 128 /* longer than any answer of one line */
 #define KV_VALUE_LINE_MAX (6 + CL_KV_KEY_MAX + 1 + 10 + 1 + 10 + 1 + 20 + 2)
-#define KV_VERSION "corelane-0.1.0"
+#define KV_VERSION "1.6.18-corelane-0.1.0" /* libmemcached wants three numbers, and more than 0.x */
 #define KV_BAD_FORMAT "CLIENT_ERROR bad command line format"
 
 struct kv_token {

@@ -148,11 +148,13 @@ def beside_others(
         compare(session, rates, alone, bounds)
         rate = HALF * statistics.median(rates[MEMCACHED])
         how: dict[str, Any] = {"rate": rate, "slot_s": tails.slot_s(0.4 * seconds), "connections": CONNECTIONS}
-        clients = {server: partial(pair.client, ports[server], space.memcached(), CONNECTIONS) for server in ports}
+        gets = space.memcached()
+        clients = {server: partial(pair.client, ports[server], gets, CONNECTIONS, keep=True) for server in ports}
+        echo = partial(pair.veth.client, "ask", connections=CONNECTIONS, keep=True)
         asked = {
             OURS: tails.Asked(clients[OURS], serving=pair.ours, **how),
             MEMCACHED: tails.Asked(clients[MEMCACHED], pid=pair.pid, **how),
-            ECHO: tails.Asked(partial(pair.veth.client, "ask", connections=CONNECTIONS), serving=pair.veth.ours, **how),
+            ECHO: tails.Asked(echo, serving=pair.veth.ours, **how),
         }
         at_half = {name: one.arm(session) for name, one in asked.items()}
         taken = tails.compare(session, "kv-tcp.p99_gain", at_half, {MEMCACHED: OURS}, 0.4 * seconds)

@@ -7,6 +7,7 @@ comma or a blank, is left alone, and so are lines that begin with "#". `corelane
 from __future__ import annotations
 
 import array
+import bisect
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,10 +36,11 @@ class Arrivals:
         """Until the last given one."""
         return array.array("Q", self.due_ns[-8:])[0] / 1e9 if self.due_ns else 0.0
 
-    @property
-    def rate(self) -> float:
-        """Mean rate of the given ones."""
-        return self.replayed / self.seconds if self.seconds else 0.0
+    def rate(self, begin_s: float, seconds: float) -> float:
+        """Mean rate of the given ones that are due in so many seconds from `begin_s` on."""
+        due = array.array("Q", self.due_ns)
+        begin, end = (bisect.bisect_left(due, round(1e9 * at)) for at in (begin_s, begin_s + seconds))
+        return (end - begin) / seconds
 
     @property
     def described(self) -> str:

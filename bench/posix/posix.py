@@ -171,8 +171,9 @@ def tails(session: Session, pair: servers.Pair, bound: servers.Bound, rate: floa
         return
     seconds = SHARES[TAILS] * session.seconds
     how: dict[str, Any] = {"rate": rate, "slot_s": slot_s(seconds), "connections": CONNECTIONS}
-    asked = {world: Asked(partial(pair.client, world, "poisson"), pid=pair.pids[world], **how) for world in WORLDS}
-    asked[IN_C] = Asked(bound.client, serving=bound.veth.ours, **how)
+    clients = {world: partial(pair.client, world, "poisson", keep=True) for world in WORLDS}
+    asked = {world: Asked(clients[world], pid=pair.pids[world], **how) for world in WORLDS}
+    asked[IN_C] = Asked(partial(bound.client, keep=True), serving=bound.veth.ours, **how)
     arms = {name: one.arm(session) for name, one in asked.items()}
     done = compare(session, figure, arms, {LINUX: OURS}, seconds)
     names = {world: _arm("memcached", world) for world in WORLDS} | {IN_C: IN_C}

@@ -96,10 +96,10 @@ class Pair:
             self.pids[world] = server.pid
             store_all(connect(veth.near, far.address, self.kind.port), space, self.kind.protocol)
 
-    def client(self, world: str, arrivals: str) -> Any:
+    def client(self, world: str, arrivals: str, *, keep: bool = False) -> Any:
         """The client of one of the two: a context."""
-        how = {"script": self.script, "connections": self.connections, "arrivals": arrivals}
-        return self.veths[world].client("ask", server_port=self.kind.port, **how)
+        how: dict[str, Any] = {"script": self.script, "connections": self.connections, "arrivals": arrivals}
+        return self.veths[world].client("ask", server_port=self.kind.port, keep=keep, **how)
 
 
 class Bound:
@@ -109,9 +109,9 @@ class Bound:
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int], connections: int) -> None:
         self.veth, self.connections = links.Veth(stack, cores), connections
 
-    def client(self, arrivals: str = "poisson") -> Any:
+    def client(self, arrivals: str = "poisson", *, keep: bool = False) -> Any:
         """The client: a context."""
-        return self.veth.client("ask", connections=self.connections, arrivals=arrivals)
+        return self.veth.client("ask", connections=self.connections, arrivals=arrivals, keep=keep)
 
     def measure(self, seconds: float) -> Point:
         """What it carries."""

@@ -4,9 +4,10 @@ stock redis-server with `appendonly yes` and `appendfsync always`, on the same d
 One client over AF_XDP on a veth pair for both, in a closed loop: 50 connections with one SET under way on each, and one
 connection. Ours is served over AF_XDP, redis-server on Linux' TCP.
 
-What bounds that is taken in the same rounds: both servers without a log, which is all but the disk, and the disk alone,
-one durable write after the other on the servers' core. Of the durable arms the disk's flushes are counted, too. And
-ours on the memory NIC stands beside it: what the same server and log do where the kernel carries no frames.
+What bounds that is taken in the same rounds: both servers without a log, which is all but the disk; the disk alone, one
+durable write after the other on the servers' core. A server that only writes and answers all SETs at once shows how
+much of the rest is the link's, and of the kernel's way to the disk. Of the durable arms the disk's flushes are counted,
+too. And ours on the memory NIC stands beside it: what the same server and log do where the kernel carries no frames.
 
 Both servers also go beside a neighbour that computes on their core: how a write waits for the disk decides how much of
 the core its server gets back.
@@ -47,6 +48,7 @@ OURS, REDIS = "ours", "redis-server"
 ON_MEMORY = "ours, memory NIC"
 IN_MEMORY = ", in memory"  # behind the name of a server: without its log
 BESIDE = ", beside a neighbour"  # that computes on the servers' core
+GROUPED = "a server that only writes and answers all at once"
 DISK = "O_DIRECT+O_DSYNC pwrite"
 DISK_S = 0.1  # of each round
 
@@ -97,7 +99,8 @@ def measure(session: Session, pair: servers.Pair, files: Files) -> None:
     many, one = CONNECTIONS
     everybody = (OURS, REDIS, ON_MEMORY, OURS + BESIDE, REDIS + BESIDE)
     loads = [(server, connections) for connections in CONNECTIONS for server in everybody]
-    loads += [(server + IN_MEMORY, many) for server in (OURS, REDIS)] + [(OURS + IN_MEMORY, one)]
+    loads += [(server + IN_MEMORY, many) for server in (OURS, REDIS)]
+    loads += [(OURS + IN_MEMORY, one), (GROUPED, many)]
     slot = session.seconds / ROUNDS / len(loads)
     arms: dict[str, Callable[[], Any]] = {
         _arm(server, connections): partial(_point, session.two_cores, pair, server, script, connections, slot)
@@ -145,6 +148,7 @@ def conclude(session: Session, found: dict[str, list[Point]], alone_us: list[flo
         "bound: ours without a log": in_memory,
         "bound: that, and then one write for all": at_once,
         "bound: the disk alone, as many requests to a write": by_disk,
+        GROUPED: rates[GROUPED],
         ON_MEMORY: rates[ON_MEMORY],
     }
     beside = {name: pairwise(each, rates[REDIS]).median for name, each in over.items()}
@@ -164,7 +168,7 @@ def _point(
     ran, of ours, which spins, requests of a batch that its writer took."""
     rest.demand("a server on a veth pair")
     durable = not server.endswith(IN_MEMORY)
-    theirs = servers.REDIS_PORT if durable else servers.MEMORY_PORT
+    port = servers.OURS_PORT
     service = None
     with contextlib.ExitStack() as stack:
         if server == ON_MEMORY:
@@ -173,7 +177,11 @@ def _point(
         else:
             if server.startswith(OURS):
                 service = stack.enter_context(pair.ours(durable=durable))
-            load = stack.enter_context(pair.client(servers.OURS_PORT if service else theirs, script, connections))
+            elif server == GROUPED:
+                stack.enter_context(pair.grouped(connections))
+            else:
+                port = servers.REDIS_PORT if durable else servers.MEMORY_PORT
+            load = stack.enter_context(pair.client(port, script, connections))
         if server.endswith(BESIDE):
             stack.enter_context(servers.busy(cores[1]))
         flushes, begin = usage.disk_flushes(pair.folder), time.monotonic()
@@ -186,7 +194,7 @@ def _point(
                 "flushes_s": gained / took,
                 "requests_per_flush": point.achieved_rps * took / max(gained, 1),
             }
-        if durable and service is None:
+        if port == servers.REDIS_PORT:
             point.extra["server_busy"] = (pair.redis_busy_s() - busy) / took
         if durable and service is not None:
             log = service.stats()

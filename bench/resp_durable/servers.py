@@ -16,6 +16,7 @@ from ...libos import Runtime
 from ..baseline.redis import Redis
 from ..harness import usage
 from ..tcp import links
+from .grouped import Grouped
 
 OURS_PORT, REDIS_PORT, MEMORY_PORT = 6380, 6379, 6390
 MEMORY_MIB = 64
@@ -78,6 +79,12 @@ class Pair:
         ours = Ours(self.folder if durable else None)
         with self.veth.serving(ours):
             yield ours.service
+
+    @contextlib.contextmanager
+    def grouped(self, group: int) -> Iterator[None]:
+        """A server that only writes and answers so many SETs at once (grouped.h)."""
+        with Grouped(self.folder, group, OURS_PORT) as server, self.veth.serving(server):
+            yield
 
     def redis_busy_s(self) -> float:
         """CPU seconds that redis-server has used so far, the one with a log."""

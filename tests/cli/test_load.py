@@ -162,7 +162,9 @@ def test_recorded_arrivals_are_replayed(port: int, tmp_path: Path, capsys: pytes
     capsys.readouterr()
     assert load(port, "--arrivals", f"replay:{path}", "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["arms"][0]["sent"] == pytest.approx(count, abs=2)
+    row = document["arms"][0]
+    assert row["sent"] == pytest.approx(count, abs=2)
+    assert row["offered_rps"] == pytest.approx(row["sent"] / row["seconds"], rel=0.02), "what the warm-up has is apart"
 
 
 def test_arrivals_of_several_loads_follow_one_another(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -179,6 +181,9 @@ def test_arrivals_that_end_before_anything_is_measured(port: int, tmp_path: Path
     path.write_text("0.1\n0.2\n")
     assert load(port, "--arrivals", f"replay:{path}", "--warm", "1") == 2
     assert "they end after 0.2 s" in capsys.readouterr().err
+    path.write_text("0.1\n9\n")
+    assert load(port, "--arrivals", f"replay:{path}", "--warm", "1", "--seconds", "2") == 2
+    assert "none is due in the 2 s that are measured" in capsys.readouterr().err
 
 
 def test_sweeps_of_two_servers_take_turns(port: int, capsys: pytest.CaptureFixture[str]):

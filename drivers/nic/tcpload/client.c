@@ -91,6 +91,9 @@ static void *client_main(void *arg)
     cl_tcpload_abort(c->load);
     for (unsigned i = 0; i < LAST_TURNS && (i < 2 || !rests(c->load)); i++) /* a run that has not begun: begins, ends */
         receive(c), generate(c);
+    cl_tcpload_reset(c->load, true); /* what was kept */
+    for (unsigned i = 0; i < LAST_TURNS && (c->n_waiting || ring_len(&c->load->out)); i++)
+        receive(c), generate(c);
     c->nic->ops->free(c->nic, 0, c->waiting, c->n_waiting);
     return NULL;
 }

@@ -17,6 +17,12 @@ static void send_now(struct cl_tcpload *load, struct conn *c)
     cl_tcpload_queue(load, c);
 }
 
+static void reset(struct cl_tcpload *load, struct conn *c)
+{
+    c->state = RESETTING;
+    send_now(load, c);
+}
+
 /* An acknowledgement is owed; of two segments it is sent at once. */
 static void owe(struct cl_tcpload *load, struct conn *c)
 {
@@ -247,6 +253,10 @@ void cl_tcpload_take(struct cl_tcpload *load, const struct segment *s, uint64_t 
         take_syn(load, c, s);
         return;
     }
+    if (cl_unlikely(s->len && between_runs(load))) {
+        reset(load, c);
+        return;
+    }
     take_ack(load, c, s);
     if (cl_unlikely(s->seq != c->rcv_nxt)) {
         if (s->len || (s->flags & (SYN | FIN))) {
@@ -319,16 +329,14 @@ unsigned cl_tcpload_emit(struct cl_tcpload *load, struct conn *c, struct cl_fram
     return k;
 }
 
-void cl_tcpload_reset_all(struct cl_tcpload *load)
+void cl_tcpload_reset(struct cl_tcpload *load, bool all)
 {
     for (uint32_t i = 0; i < load->config.connections; i++) {
         struct conn *c = &load->conns[i];
-        if (c->state == OPENING) { /* nobody knows of it but by chance, and gets a reset then */
+        if (c->state == OPENING) /* nobody knows of it but by chance, and gets a reset then */
             forget(load, c);
-        } else if (c->state == OPEN) {
-            c->state = RESETTING;
-            send_now(load, c);
-        }
+        else if (c->state == OPEN && (all || !is_fit(c)))
+            reset(load, c);
     }
 }
 

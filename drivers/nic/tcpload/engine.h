@@ -274,8 +274,8 @@ void cl_tcpload_ask(struct cl_tcpload *load, struct conn *c, uint64_t intended, 
 void cl_tcpload_take(struct cl_tcpload *load, const struct segment *s, uint64_t now);
 /* What c has to send now, into at most n frames; returns how many. */
 unsigned cl_tcpload_emit(struct cl_tcpload *load, struct conn *c, struct cl_frame *frames, unsigned n);
-/* Reset all that are open. */
-void cl_tcpload_reset_all(struct cl_tcpload *load);
+/* Reset all that are open; or, if the others are kept, those that can ask no more. */
+void cl_tcpload_reset(struct cl_tcpload *load, bool all);
 /* Send again what one connection, the next in turn, has been waiting for too long. */
 void cl_tcpload_look_for_losses(struct cl_tcpload *load);
 void cl_tcpload_queue(struct cl_tcpload *load, struct conn *c);
@@ -309,6 +309,19 @@ void cl_tcpload_draw(struct cl_tcpload *load, uint64_t now, uint32_t n);
 static inline uint32_t state_of(const struct cl_tcpload *load)
 {
     return cl_load_relaxed(&load->state);
+}
+
+/* No run is under way: the phases are the controller's. */
+static inline bool between_runs(const struct cl_tcpload *load)
+{
+    uint32_t state = state_of(load);
+    return state == CL_TCPLOAD_IDLE || state == CL_TCPLOAD_ASKED || state == CL_TCPLOAD_FAILED;
+}
+
+/* Whether a connection may be given a request in the next run. */
+static inline bool is_fit(const struct conn *c)
+{
+    return c->state == OPEN && !(c->flags & (BUSY | SPOILED | FIN_IN));
 }
 
 #endif

@@ -99,7 +99,7 @@ static void finish(struct cl_tcpload *load, uint32_t state)
     load->next_tsc = NEVER;
     load->end_state = state;
     cl_store_relaxed(&load->state, CL_TCPLOAD_ENDING);
-    cl_tcpload_reset_all(load);
+    cl_tcpload_reset(load, !load->config.keep || state == CL_TCPLOAD_FAILED || cl_load_relaxed(&load->aborted));
 }
 
 static void begin(struct cl_tcpload *load, uint64_t now)
@@ -115,6 +115,9 @@ static void begin(struct cl_tcpload *load, uint64_t now)
         start_clock(load, now);
         return;
     }
+    for (uint32_t i = 0; load->config.keep && i < load->config.connections; i++)
+        if (is_fit(&load->conns[i]))
+            ring_push(&load->idle, i);
     load->to_open = load->opened_seen = 0;
     cl_store_relaxed(&load->state, CL_TCPLOAD_OPENING);
 }
@@ -142,8 +145,11 @@ static void open_some(struct cl_tcpload *load, uint64_t now)
     uint64_t opened = load->n_open;
     /* The first one alone: the server asks for our MAC address then, and drops what it cannot keep meanwhile. */
     uint32_t most = cl_min(load->n_open + 1, (uint32_t)OPENING_MOST);
-    while (load->to_open < load->config.connections && load->n_opening < most)
-        cl_tcpload_open_one(load, &load->conns[load->to_open++]);
+    while (load->to_open < load->config.connections && load->n_opening < most) {
+        struct conn *c = &load->conns[load->to_open++];
+        if (c->state == CLOSED)
+            cl_tcpload_open_one(load, c);
+    }
     if (opened == load->config.connections) {
         start_clock(load, now);
     } else if (load->to_open == load->config.connections && load->n_opening == 0) {

@@ -58,6 +58,8 @@ static int settle_config(struct cl_tcpload_config *c, char *err)
         return refuse(err, "a request must fit into one segment: request_bytes up to mtu - 52");
     if (c->window_bytes < 4 * c->mtu || c->window_bytes > 1u << 30)
         return refuse(err, "window_bytes must be from four segments to 2^30");
+    if (c->keep && c->traffic != CL_TCPLOAD_ASK)
+        return refuse(err, "only connections of ask are kept between runs");
     return c->script ? check_script(c, err) : 0;
 }
 

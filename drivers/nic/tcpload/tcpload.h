@@ -24,7 +24,9 @@
  * (`resent`); what comes out of order is refused and counted (`gaps`). A figure of a run with either is a figure of
  * something else.
  *
- * A run opens its connections, runs its phases, waits for answers, and ends all connections by resets.
+ * A run opens its connections, runs its phases, waits for answers, and ends all connections by resets. With `keep`
+ * those on which all was answered stay for the next run, which opens what is missing; they say nothing meanwhile, and
+ * what comes on one makes it end. An aborted run, one that failed and the end of the client's thread leave none.
  *
  * Threads: one (the client's, or the poller of the NIC) calls due, generate and receive; another starts runs, waits and
  * reads results, as in ../loadgen/loadgen.h. The clock is the processor's.
@@ -105,6 +107,7 @@ struct cl_tcpload_config {
     uint32_t mtu;                           /* [1500] */
     uint32_t plain;                         /* 1: no timestamps and no window scale */
     uint32_t verify;                        /* 1: TCP checksums of what comes are computed, too */
+    uint32_t keep;                          /* 1: connections stay open between runs; of ask alone */
     const struct cl_tcpload_script *script; /* of ask; NULL: the pattern */
     uint64_t late_ns;                       /* sent later than this after its time: counted as late [10000] */
     uint64_t drain_ns;                      /* how long answers are awaited after the last phase [50 ms] */

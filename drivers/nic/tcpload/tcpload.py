@@ -88,7 +88,8 @@ class TcpLoad(Closing):
     """A client for one server. traffic: ask, churn, send, receive or hold (tcpload.h). request_bytes: of a request and
     of its answer. script: of ask, requests and their answers instead. window_bytes: offered to the server. plain:
     without timestamps and window scale. verify: compute the checksums of what comes, too; its bytes are always
-    compared. Raises CorelaneError for a value outside its limits."""
+    compared. keep: of ask, connections stay open from run to run, until the client's thread ends. Raises CorelaneError
+    for a value outside its limits."""
 
     def __init__(
         self,
@@ -104,6 +105,7 @@ class TcpLoad(Closing):
         window_bytes: int = 0,
         plain: bool = False,
         verify: bool = False,
+        keep: bool = False,
         seed: int = 1,
         source: TcpSource | None = None,
         limits: Limits | None = None,
@@ -114,7 +116,7 @@ class TcpLoad(Closing):
         c.ip, c.ips, c.server_ip = ipv4_to_int(source.ip), source.ips, ipv4_to_int(server_ip)
         c.server_port, c.first_port, c.ports = server_port, source.first_port, source.ports
         c.connections, c.request_bytes, c.window_bytes = connections, request_bytes, window_bytes
-        c.plain, c.verify = plain, verify
+        c.plain, c.verify, c.keep = plain, verify, keep
         self._script = _script(script)
         if script:
             c.script = self._script[0]

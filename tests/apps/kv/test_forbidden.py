@@ -47,7 +47,7 @@ def test_one_protocol() -> None:
         assert session.execute(VERSION + b"\r\n").startswith(b"ERROR")
         assert settings(Session(store))["binding_protocol"] == "ascii"
     with Store(protocol="binary") as store:
-        assert Session(store).execute(VERSION)[24:].startswith(b"corelane")
+        assert Session(store).execute(VERSION)[24:].startswith(b"1.6.18-corelane")
         session = Session(store)
         assert session.execute(b"version\r\n") == b""
         assert session.closed

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from cltest import wait_until
@@ -126,6 +126,35 @@ def test_refused_connections_fail_the_run(link: links.Link) -> None:
         assert load.other()["resets"] == 3
 
 
+def test_connections_stay_from_run_to_run(link: links.Link) -> None:
+    with link.client("ask", connections=20, keep=True, limits=PATIENT) as load:
+        for _ in range(3):
+            result = run(load, 20_000, 0.02)
+            assert result.offered == result.answered == result.latency.count > 100
+            assert load.open == 20
+        assert (load.other()["opened"], counts(link)["ended"]) == (20, 0)
+    wait_until(lambda: counts(link)["ended"] == 20, 20.0, "resets to arrive when the client ends")
+
+
+def test_a_connection_without_its_answer_is_not_kept(link: links.Link) -> None:
+    with link.client("ask", server_port=links.SINK, keep=True, limits=Limits(drain_s=0.01)) as load:
+        for opened in (1, 2):
+            result = load.run(1000, 0.02, 0.0)
+            assert (result.sent, result.answered, load.open) == (1, 0, 0)
+            assert load.other()["opened"] == opened
+
+
+def test_an_ended_run_keeps_no_connection(link: links.Link) -> None:
+    with link.client("ask", connections=5, keep=True, limits=PATIENT) as load:
+        with load.held():
+            assert load.open == 5
+        assert load.open == 0
+
+
+def test_what_servers_do_to_connections_that_are_kept(c_program: Callable[..., Callable[..., str]]) -> None:
+    assert "passed" in c_program("tests/bench/tcp/c/kept.c")()
+
+
 def test_phases_share_a_run_and_another_follows(link: links.Link) -> None:
     with link.client("ask", connections=4, limits=PATIENT) as load:
         for _ in range(2):
@@ -198,8 +227,9 @@ def test_a_client_is_answered_beside_an_attacker(link: links.Link, kind: str) ->
         ({"request_bytes": 1449}, "one segment"),
         ({"window_bytes": 1000}, "four segments"),
         ({"source": TcpSource(first_port=60_000, ports=10_000)}, "at most 65536"),
+        ({"traffic": "hold", "keep": True}, "only connections of ask"),
     ],
 )
 def test_what_cannot_be_is_refused(how: dict[str, object], why: str) -> None:
     with pytest.raises(CorelaneError, match=why):
-        contextlib.closing(TcpLoad("ask", server_mac="02:00:00:00:00:02", **how))  # type: ignore[arg-type]
+        contextlib.closing(TcpLoad(**{"traffic": "ask", "server_mac": "02:00:00:00:00:02"} | how))  # type: ignore[arg-type]

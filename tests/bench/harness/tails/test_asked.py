@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -31,10 +32,15 @@ class Room:
         self.said.append(f"{name} ends")
 
     def measure(
-        self, rate: float, seconds: float, meanwhile: AbstractContextManager[object], accepted_s: float
+        self,
+        rate: float,
+        seconds: float,
+        meanwhile: AbstractContextManager[object] | None = None,
+        accepted_s: float = 0,
     ) -> Point:
-        assert (rate, seconds, accepted_s) == (RATE, SLOT_S, asked.TAKEN_S + 100 * asked.ACCEPT_S)
-        with meanwhile:
+        assert (rate, seconds) == (RATE, SLOT_S)
+        assert accepted_s == (0 if meanwhile else asked.TAKEN_S + 100 * asked.ACCEPT_S), "only the first one opens them"
+        with meanwhile or contextlib.nullcontext():
             self.said.append("a slot")
         return Point(rate, rate, 1, 1, seconds=seconds)
 
@@ -48,6 +54,7 @@ def test_a_turn_has_a_client_whose_first_slot_is_not_counted(monkeypatch: pytest
     arm = one.arm(Session("posix", seconds=20, cores=[0], progress=io.StringIO()))
     with arm.within():
         assert os.getpid() in arm.threads()
+        assert set(arm.own()) == {threading.get_native_id()}, "what a slot takes to begin and to end is its own"
         arm.slot(room.named("look"))
     begins = ["rest", "server begins", "client begins", "a slot"]
     assert room.said == [*begins, "look begins", "a slot", "look ends", "client ends", "server ends"]

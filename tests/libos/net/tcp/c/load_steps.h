@@ -61,7 +61,7 @@ static struct cl_runtime *rt;
 static struct cl_stepper *stepper;
 static char err[256];
 
-/* A runtime whose connections may take so much memory, and a client of it. */
+/* A runtime whose connections may take so much memory, and a client of it; of its echo, unless it names a port. */
 static void begin(uint64_t memory, struct cl_tcpload_config client)
 {
     static struct cl_clock clock;
@@ -74,7 +74,7 @@ static void begin(uint64_t memory, struct cl_tcpload_config client)
     CHECK_EQ(cl_runtime_listen_tcp(rt, PORT, 4096, &echo_events, NULL), 0);
     client.ip = CLIENT_IP;
     client.server_ip = SERVER_IP;
-    client.server_port = PORT;
+    client.server_port = client.server_port ? client.server_port : PORT;
     memcpy(client.server_mac, ends[0]->mac, 6);
     memcpy(client.mac, ends[1]->mac, 6);
     CHECK(cl_tcpload_new(&client, &load, err) == 0, "%s", err);
