@@ -5,8 +5,8 @@
  *   9002 the handler sleeps          9005 the handler gives way to another uthread, which runs
  *   9003 another handler has the mutex that it wants
  *
- * Usage: stages MODE FILE, where MODE is cl_runtime_config.trace. Writes all records of the server to FILE, if there are
- * any, and prints who was answered when: the port and the time of each answer. */
+ * Usage: stages MODE FILE, where MODE is cl_runtime_config.trace. Writes all records of the server to FILE, where it is
+ * traced, and prints who was answered when: the port and the time of each answer. */
 #include <corelane/drivers/memory.h>
 #include <corelane/libos/libos.h>
 #include <corelane/libos/stepper.h>
