@@ -34,6 +34,7 @@ SUMMARY = "what corelane top costs those whom it watches"
 FIGURES = ("top.cost",)
 
 ALONE, WATCHED = "nobody looks", "top looks on"
+AGAIN = "nobody looks, once more"  # what the machine makes of two arms that are alike
 HALF = 0.5  # of what it carries; but no more than
 MODEST_RPS = 100_000.0  # ... so much: what comes in 20 ms, in which the machine stands still, fits into the rings
 PEAK, TURNS = 0.15, 0.75  # of the time
@@ -44,7 +45,7 @@ STARTS_S = 60.0
 
 
 def run(session: Session) -> None:
-    """The peak, then both arms by turns at half of it, or a modest load."""
+    """The peak, then the arms by turns at half of it, or a modest load."""
     session.settings |= {
         "message": "one request of 22 bytes and its reply",
         "handler": "C, behind an iokernel",
@@ -72,11 +73,13 @@ def run(session: Session) -> None:
             def slot(meanwhile: AbstractContextManager[object]) -> Point:
                 return made.load.measure(rate, tails.slot_s(seconds), meanwhile=meanwhile)
 
-            sides: dict[str, Any] = {ALONE: {}, WATCHED: {"within": top.looking, "own": top.threads}}
+            sides: dict[str, Any] = {ALONE: {}, WATCHED: {"within": top.looking, "own": top.threads}, AGAIN: {}}
             arms = {name: tails.Arm(slot, turn_s, threads=lambda: tids, **side) for name, side in sides.items()}
             done = tails.compare(session, "top.cost", arms, {WATCHED: ALONE}, seconds)
     tails.rows(session, done)
-    tails.judge(session, "top.cost", done, beside={"top's share of a CPU": statistics.median(top.shares)})
+    share = statistics.median(top.shares)
+    alike = tails.compared(done, AGAIN, ALONE)
+    tails.judge(session, "top.cost", done, beside={"top's share of a CPU": share}, alike=alike)
 
 
 class Top:

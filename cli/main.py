@@ -21,7 +21,7 @@ COMMANDS = {
     "top": "watch who has the cores, how long work waits, and how cores move",
     "stat": "show what programs under run --posix call, have open, and do not get",
     "metrics": "print all counters for Prometheus, serve them, or send them by OpenTelemetry",
-    "trace": "record every move of a core for a while, for a table and for Perfetto",
+    "trace": "say why requests were slow, or record how cores move; for people and for Perfetto",
     "areas": "list, make, grow and delete storage areas",
     "policy": "say which policy decides who gets the cores, or set another",
     "raft": "look at a running Raft group, change its members, hand leadership over",

@@ -19,11 +19,13 @@ of the other, nothing is judged. Slots are short, so that a gap takes few reques
 
 from .asked import Asked
 from .pooled import Pooled, pooled
-from .turns import LOOKED_S, Arm, Compared, Slot, Taken, between, compare, judge, rows, slot_s
+from .turns import LOOKED_S, MISSED, SHOWN, Arm, Compared, Slot, Taken, between, compare, compared, judge, rows, slot_s
 from .waits import Waits, since
 
 __all__ = [
     "LOOKED_S",
+    "MISSED",
+    "SHOWN",
     "Arm",
     "Asked",
     "Compared",
@@ -33,6 +35,7 @@ __all__ = [
     "Waits",
     "between",
     "compare",
+    "compared",
     "judge",
     "pooled",
     "rows",

@@ -317,13 +317,26 @@ def rows(session: Session, done: Taken, named: Callable[[str], str] = str) -> di
 def between(done: Taken, name: str, other: str) -> float:
     """The p99 of an arm over that of another one, which it was not compared with, in the rounds that both had, without
     those in which the host took a CPU; nan: there is none."""
+    return compared(done, name, other).value
+
+
+def compared(done: Taken, name: str, other: str) -> Compared:
+    """The same, with its interval. Of two arms that do the same it is what the machine alone makes of a ratio."""
     one = Compared("", name, other, pairs=[*zip(done.turns[name], done.turns[other], strict=False)])
     one.measure()
-    return one.value
+    return one
 
 
-def judge(session: Session, figure: str, done: Taken, *, beside: Mapping[str, float] | None = None) -> None:
-    """Set the figure to the worst ratio, with its interval and what it would be of all slots."""
+def judge(
+    session: Session,
+    figure: str,
+    done: Taken,
+    *,
+    beside: Mapping[str, float] | None = None,
+    alike: Compared | None = None,
+) -> None:
+    """Set the figure to the worst ratio, with its interval and what it would be of all slots. alike: of two arms that
+    do the same; its interval is the bound of what can be told, and stands beside."""
     known = {name: one for name, one in done.compared.items() if one.ratio is not None}
     session.settings.setdefault("tails", {})[figure] = {name: said(one) for name, one in done.compared.items()}
     if done.host:
@@ -344,7 +357,12 @@ def judge(session: Session, figure: str, done: Taken, *, beside: Mapping[str, fl
     with_it["of the middle slots"] = worst.of_middle_slots
     with_it |= {f"left out, {arm}": float(n) for arm, n in worst.left_out.items()}
     with_it |= {f"of slots, {arm}": float(len(slots)) for arm, slots in worst.slots.items()}
-    session.figure(figure, worst.value, undecided=doubt(done), beside=with_it | dict(beside or {}))
+    undecided = doubt(done)
+    if alike:
+        low, high = alike.ends(SHOWN)
+        with_it |= {f"bound: {alike.name}, {SURE} from": low, f"bound: {alike.name}, {SURE} to": high}
+        undecided += f"; {alike.name}: {low:.3g} to {high:.3g}" if undecided else ""
+    session.figure(figure, worst.value, undecided=undecided, beside=with_it | dict(beside or {}))
 
 
 def doubt(done: Taken) -> str:

@@ -48,7 +48,7 @@ def test_latency_of_services_is_recorded_by_kthreads(c_program: Program, number:
 def staged(request: Any, c_program: Program, tmp_path: Path) -> tuple[str, Table]:
     """Of tests/libos/trace/c/stages.c, in each mode that writes something down."""
     out = tmp_path / "records"
-    assert c_program("tests/libos/trace/c/stages.c")(MODES[request.param], out) == "ok\n"
+    c_program("tests/libos/trace/c/stages.c")(MODES[request.param], out)
     records = records_of(out.read_bytes())
     return request.param, table(records, ["others", *(f"UDP {port}" for port in range(9001, 9006))], HZ)
 
@@ -80,6 +80,14 @@ def test_a_delay_is_in_the_stage_that_made_it(staged: tuple[str, Table], service
     assert numpy.allclose(late.stages[where], DELAY_US, atol=0.3)
     for path, times in late.stages.items():
         assert path == where or times.max() < 0.3, path
+
+
+def test_a_trace_does_not_change_who_is_slow(c_program: Program, tmp_path: Path) -> None:
+    """Each answer comes when it came without one."""
+    run = c_program("tests/libos/trace/c/stages.c")
+    untraced = run(lib.CL_RUNTIME_TRACE_OFF, tmp_path / "none")
+    assert len(untraced.splitlines()) == 1040
+    assert [run(mode, tmp_path / "some") for mode in MODES.values()] == [untraced, untraced]
 
 
 def test_who_waits_for_a_mutex_says_for_which_and_whom(staged: tuple[str, Table]) -> None:

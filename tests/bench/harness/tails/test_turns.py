@@ -270,6 +270,16 @@ def test_what_is_shown_beside_has_a_slot_in_each_round(monkeypatch: pytest.Monke
     assert tails.between(done, "near", "bound") == pytest.approx(1.5, rel=0.2)
 
 
+def test_arms_that_are_alike_bound_what_can_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, {ALONE: arm(), "near": arm(30), "alone again": arm()}, seed=9)
+    done = machine.over(COST, {"near": ALONE}, 900)
+    tails.judge(machine.session, COST, done, alike=tails.compared(done, "alone again", ALONE))
+    figure = machine.session.document()["figures"][COST]
+    low, high = (figure["beside"][f"bound: alone again, 95 % {end}"] for end in ("from", "to"))
+    assert low < 1 < high
+    assert figure["reason"].endswith(f"; alone again: {low:.3g} to {high:.3g}")
+
+
 @pytest.mark.parametrize(("figure", "level_us", "never"), [(COST, 15, MISSED), (COST, 45, MET), (GAIN, 30, MISSED)])
 def test_chance_decides_nothing(figure: str, level_us: float, never: str) -> None:
     """Many comparisons, looked at again and again: none is decided wrongly, and most are decided rightly."""

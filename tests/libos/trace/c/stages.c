@@ -5,7 +5,8 @@
  *   9002 the handler sleeps          9005 the handler gives way to another uthread, which runs
  *   9003 another handler has the mutex that it wants
  *
- * Usage: stages MODE FILE, where MODE is cl_runtime_config.trace. Writes all records of the server to FILE. */
+ * Usage: stages MODE FILE, where MODE is cl_runtime_config.trace. Writes all records of the server to FILE, where it is
+ * traced, and prints who was answered when: the port and the time of each answer. */
 #include <corelane/drivers/memory.h>
 #include <corelane/libos/libos.h>
 #include <corelane/libos/stepper.h>
@@ -31,6 +32,10 @@ static uint64_t now_ns = 1000000000;
 static struct cl_mutex mutex;
 static struct cl_sem other_may;
 static uint64_t answers;
+static struct {
+    uint64_t ns;
+    uint16_t port;
+} answered[REQUESTS * PORTS + 2 * REQUESTS / TENTH];
 
 static int64_t answer(uint8_t *reply)
 {
@@ -91,7 +96,6 @@ static void client(void *arg)
 {
     struct cl_udp_socket *s = arg;
     uint64_t next = now_ns;
-    uint8_t byte;
     for (unsigned i = 0; i < REQUESTS; i++) {
         bool marked = i % TENTH == TENTH - 1;
         for (uint16_t p = 0; p < PORTS; p++) {
@@ -104,12 +108,18 @@ static void client(void *arg)
                 ask(s, 9003, 0);
             }
         }
-        while (cl_udp_recvfrom(s, &byte, 1, NULL, 0) == 1)
-            answers++;
     }
-    cl_uthread_sleep_ns(10000000);
-    while (cl_udp_recvfrom(s, &byte, 1, NULL, 0) == 1)
-        answers++;
+}
+
+static void listener(void *arg)
+{
+    struct cl_udp_addr from;
+    uint8_t byte;
+    while (cl_udp_recvfrom(arg, &byte, 1, &from, -1) == 1) {
+        CHECK(answers < sizeof answered / sizeof *answered);
+        answered[answers].ns = now_ns;
+        answered[answers++].port = from.port;
+    }
 }
 
 static struct cl_runtime *host(struct cl_nic *nic, uint32_t ipv4, uint32_t trace, struct cl_stepper *stepper)
@@ -183,10 +193,14 @@ int main(int argc, char **argv)
     CHECK_EQ(cl_runtime_bind_udp(b, 9004, runs, NULL), 0);
     CHECK_EQ(cl_runtime_bind_udp(b, 9005, gives_way, NULL), 0);
     CHECK_EQ(cl_runtime_spawn(b, other, NULL), 0);
+    CHECK_EQ(cl_runtime_spawn(a, listener, sock), 0);
     CHECK_EQ(cl_runtime_spawn(a, client, sock), 0);
     CHECK(cl_stepper_run(stepper, now_ns + 2000000000, err) == 0, "%s", err);
     CHECK_EQ(answers, REQUESTS * PORTS + 2 * REQUESTS / TENTH);
-    dump(argv[2]);
+    if (atoi(argv[1]) != CL_RUNTIME_TRACE_OFF)
+        dump(argv[2]);
+    for (uint64_t i = 0; i < answers; i++)
+        printf("%u %llu\n", answered[i].port, (unsigned long long)answered[i].ns);
     cl_runtime_stop(a, 0);
     cl_runtime_stop(b, 0);
     cl_stepper_delete(stepper);
@@ -194,6 +208,5 @@ int main(int argc, char **argv)
     cl_runtime_delete(b);
     cl_nic_close(ends[0]);
     cl_nic_close(ends[1]);
-    puts("ok");
     return 0;
 }
