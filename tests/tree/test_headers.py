@@ -18,7 +18,7 @@ LIBRARY = ROOT / "runtime" / "_lib"
 PACKAGES = {"gcc": "gcc", "g++": "g++", "clang-14": "clang-14", "clang++-14": "clang-14"}
 STANDARDS = [
     ("gcc", "c11"),
-    ("clang-14", "c11"),
+    pytest.param("clang-14", "c11", marks=pytest.mark.soak(takes_s=2)),
     ("g++", "c++17"),
     pytest.param("g++", "c++20", marks=pytest.mark.soak(takes_s=2)),
     pytest.param("clang++-14", "c++17", marks=pytest.mark.soak(takes_s=2)),

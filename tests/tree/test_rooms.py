@@ -1,4 +1,4 @@
-"""Rooms: the folders of a floor use each other in one direction only, as ROOMS lists it, and so do a room's files.
+"""Rooms: the folders of a floor use each other in one direction only, in the order of ROOMS, and so do a room's files.
 
 A room uses another if it imports from it, includes a private header of it, or calls a C function that it defines (by
 the objects that the build made). Public headers (include/) are contracts: including one uses no room, calling what it
@@ -19,75 +19,21 @@ from cltest.cbuild import ROOT, CBuild, setup_py, symbols
 
 from .test_floors import files, parsed, statements
 
-# Room -> rooms of its floor that it may use, "." being the floor's own folder. What is not listed uses none.
-# Every room of bench/ may use bench/harness and bench/baseline besides.
+# The rooms of each floor from below to above, "." being the floor's own folder. A room uses only rooms of groups before
+# its own: those between two bars do not use each other.
 ROOMS = {
-    "drivers/nic": ".",
-    "drivers/nic/af_xdp": ". nic linux bpf",
-    "drivers/nic/link": ". nic",
-    "drivers/nic/loadgen": ". nic",
-    "drivers/nic/tap": ". nic linux",
-    "drivers/nic/tcpload": ". nic nic/loadgen",
-    "drivers/port": ". nic",
-    "drivers/blk": ".",
-    "iokernel": "control areas policy",
-    "iokernel/control": "areas policy",
-    "iokernel/policy": "policies",
-    "iokernel/state": "policy",
-    "iokernel/cores": "state policy policies",
-    "iokernel/switch": "state cores",
-    "iokernel/loop": "state cores switch policy",
-    "libos": "handlers batch_work net net/tcp sched state storage/log trace",
-    "libos/asyncio": ". handlers",
-    "libos/trio": ". asyncio handlers",
-    "libos/handlers": "batch_work numba objects",
-    "libos/batch_work": "numba sched",
-    "libos/aot": "batch_work handlers objects",
-    "libos/objects": "numba",
-    "libos/service": ". sched",
-    "libos/service/launcher": ".",
-    "libos/net": "sched trace",
-    "libos/net/tcp": "net sched trace",
-    "libos/sched": "trace",
-    "libos/posix": ". net net/tcp sched",
-    "libos/posix/preload": "posix",
-    "libos/state": "net sched",
-    "libos/storage": "sched",
-    "libos/storage/log": "storage sched",
-    "apps/http": ". http/llhttp",
-    "apps/kv": ".",
-    "apps/kv/stream": "kv",
-    "apps/resp": ". kv",
-    "apps/raft/transport": "raft/core",
-    "apps/raft/node": "raft/core kv resp",
-    "apps/raft/service": ". raft/node raft/transport raft/core kv kv/stream resp",
-    "apps/raft/sim": "raft/node raft/transport raft/core kv resp",
-    "cli/lab": ". trace",
-    "cli/trace": ".",
-    "bench": "harness/tails kv raft tenant",
-    "bench/asyncio": "http tcp",
-    "bench/batch": "tenant",
-    "bench/bimodal": "tenant",
-    "bench/colocate": "tenant",
-    "bench/embed": "tenant",
-    "bench/ground": "afxdp",
-    "bench/handoff": ". tenant",
-    "bench/hostile": "isolation tenant",
-    "bench/kv_tcp": "harness/tails load load/sockload tcp",
-    "bench/lab": "sim",
-    "bench/lab/mechanisms": "lab sim",
-    "bench/lab/policies": "lab lab/mechanisms",
-    "bench/load": "afxdp harness/report tcp load/sockload load/reference",
-    "bench/load/reference": "load/sockload",
-    "bench/posix": "harness/tails http kv_tcp tcp",
-    "bench/published": "lab lab/mechanisms sim",
-    "bench/raft": "log",
-    "bench/raft_loss": "",
-    "bench/raft_resp": "log raft",
-    "bench/resp_durable": "kv_tcp log tcp",
-    "bench/sim": "handoff tenant",
-    "bench/tcp": "harness/tails",
-    "bench/trace": "harness/tails kv_tcp tcp",
+    "runtime": ".",
+    "drivers": "linux bpf . | nic blk | port nic/af_xdp nic/link nic/loadgen nic/tap | nic/tcpload",
+    "iokernel": "areas policies | policy | control state | . cores | switch | loop",
+    "libos": "asyncio/native numba trace | objects sched | batch_work net storage | handlers net/tcp state storage/log"
+    " | . aot | asyncio posix service service/launcher | posix/preload trio",
+    "apps": ". http/llhttp raft raft/core | http kv raft/transport | kv/stream resp | raft/node"
+    " | raft/service raft/sim",
+    "cli": ". | trace | lab",
+    "bench": "harness packetdrill | baseline harness/report harness/tails isolation load/sockload probes raft_loss ring"
+    " tenant threads | afxdp batch bimodal colocate echo embed hostile http kv load/reference log tcp | asyncio ground"
+    " load raft | . kv_tcp raft_resp | handoff posix resp_durable trace | sim | lab | lab/mechanisms"
+    " | lab/policies published",
 }
 
 
@@ -103,11 +49,14 @@ STATE_MACHINES = {
 }
 
 
-def allowed(room: str, other: str) -> bool:
-    """Whether ROOMS lets a room use another one of its floor."""
-    floor = room.split("/")[0]
-    beside = {floor if name == "." else f"{floor}/{name}" for name in ROOMS.get(room, "").split()}
-    return other in beside or (floor == "bench" and other in ("bench/harness", "bench/baseline"))
+def levels() -> dict[str, int]:
+    """Room -> place of its group on its floor, counted from below."""
+    return {
+        floor if name == "." else f"{floor}/{name}": level
+        for floor, groups in ROOMS.items()
+        for level, group in enumerate(groups.split("|"))
+        for name in group.split()
+    }
 
 
 def imports(path: Path) -> Iterator[Path]:
@@ -201,17 +150,17 @@ def test_files_of_a_room_use_each_other_in_one_direction():
     assert {os.path.dirname(a) for a, _ in listed} == STATE_MACHINES.keys(), "STATE_MACHINES lists what has no circles"
 
 
-def test_rooms_use_no_others_than_are_listed():
+def test_rooms_use_only_those_listed_before_them():
+    level = levels()
     used = {edge: why for edge, why in uses().items() if edge[0].split("/")[0] == edge[1].split("/")[0]}
-    wrong = {edge: why[0] for edge, why in used.items() if not allowed(*edge)}
+    wrong = {edge: why[0] for edge, why in used.items() if level[edge[0]] <= level[edge[1]]}
     assert not wrong, "\n".join(f"{room} -> {other}: {why}" for (room, other), why in sorted(wrong.items()))
-    floors = {room: room.split("/")[0] for room in ROOMS}
-    listed = {
-        (room, floor if name == "." else f"{floor}/{name}")
-        for room, floor in floors.items()
-        for name in ROOMS[room].split()
-    }
-    assert not listed - used.keys(), "ROOMS lists what is not used"
+
+
+def test_every_room_is_listed_once():
+    listed = [name for groups in ROOMS.values() for name in groups.replace("|", " ").split()]
+    assert len(listed) == len(levels())
+    assert levels().keys() == {str(path.parent) for path in files("*.py", "*.c", "*.h", "*.S")}
 
 
 def test_every_room_has_a_page():

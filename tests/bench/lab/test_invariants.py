@@ -1,20 +1,21 @@
 """Each policy holds what it says that it holds; and the checker finds who does not."""
 
 import pytest
+from cltest import soak
 
 from corelane.bench.lab import invariants, loads, policy
 from corelane.bench.lab.world import Machine, World
 
 HEAD = "from corelane.bench.lab.acts import *\nfrom corelane.bench.lab.table import *\n"
 MINE = "def mine(view, jobs, cores, kinds, memory):\n"
-SEEDS = range(1, 61)
+SEEDS = range(1, 1 + soak.examples(30, 60))
 
 
 SHORT = ("edf", "elasticflow", "round_robin", "synergy", "tiresias")  # make soak has the others
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in SHORT else pytest.mark.soak(takes_s=5)) for n in policy.names()]
+    "name", [pytest.param(n, marks=pytest.mark.soak(short=n in SHORT, takes_s=5)) for n in policy.names()]
 )
 def test_a_policy_holds_what_it_says(name):
     assert not invariants.check(name, SEEDS)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from cltest import soak
 from cltest.slots import HOST_GAP_S, slot
 
 from corelane.bench.harness import tails
@@ -295,13 +296,14 @@ def test_chance_decides_nothing(figure: str, level_us: float, never: str) -> Non
     assert right > 10
 
 
+@pytest.mark.soak(short=True, takes_s=2)
 @pytest.mark.parametrize(("seed", "gaps", "told"), [(21, 0.04, True), (22, 0.3, True), (23, 0.04, False)])
 def test_at_the_goal_gaps_decide_nothing(seed: int, gaps: float, told: bool) -> None:
     """Slots with and without gaps of 3 to 7 ms, in which others have the CPU, and levels that differ from turn to turn:
     a ratio that is the goal itself is taken for better, or for worse, no more often than it may be. Nor is it if nobody
     tells of the gaps."""
     rng, verdicts = random.Random(seed), Counter[str]()
-    for _ in range(20):
+    for _ in range(soak.examples(10, 20)):
         one = Compared(GAIN, "other", ALONE)
         for n in range(1, 11):
             above, below = (level * rng.lognormvariate(0, 0.1) for level in (20.0, 10.0))
