@@ -47,7 +47,7 @@ GIVE_UP_S = 20.0  # a machine that has other things to do opens connections late
 PORT_OF = {"ask": ECHO, "churn": ECHO, "hold": ECHO, "send": SINK, "receive": SOURCE}
 
 
-COLOURS = {"reflector": 4, "attached": 3, "Linux": 1, "UDP": 5}  # in plots; of ours: 0
+COLOURS = {"reflector": 4, "minimal": 2, "attached": 3, "Linux": 1, "UDP": 5}  # in plots; of ours: 0
 
 
 def colour_of(arm: str) -> int:
@@ -160,27 +160,29 @@ def udp(cores: tuple[int, int]) -> Iterator[Load]:
 
 @dataclass
 class Floor:
-    """A client on one end of a memory link; the reflector on the other, which runs only while it is asked."""
+    """A client on one end of a memory link; the reflector on the other, which runs only while it is asked. connects: it
+    is the least TCP that answers (minimal.h)."""
 
     load: TcpLoad
     server_end: Nic
     cpu: int
+    connects: bool = False
 
     def measure(self, rate_rps: float, seconds: float) -> Point:
         """As Load.measure."""
-        with Reflector(self.server_end, cpu=self.cpu):
+        with Reflector(self.server_end, cpu=self.cpu, connects=self.connects):
             return Load(self.load).measure(rate_rps, seconds)
 
 
 @contextlib.contextmanager
-def floor(cores: tuple[int, int], traffic: str, **how: Any) -> Iterator[Floor]:
+def floor(cores: tuple[int, int], traffic: str, *, connects: bool = False, **how: Any) -> Iterator[Floor]:
     """The floor on a memory link, on cores[1]; how: of the client."""
     with (
         linked() as (client_end, server_end),
         contextlib.closing(load_of(traffic, server_mac=server_end.mac, **how)) as load,
     ):
         load.start_client(client_end, cores[0])
-        yield Floor(load, server_end, cores[1])
+        yield Floor(load, server_end, cores[1], connects)
 
 
 @contextlib.contextmanager

@@ -1,53 +1,24 @@
 /* See reflector.h. */
 #include "reflector.h"
 
+#include "minimal.h"
+#include "segments.h"
 #include "../harness/pinned.h"
 #include "../harness/send.h"
 #include "../../runtime/csum_copy.h"
-#include "../../runtime/net.h"
 
 #include <stdlib.h>
 
-#define FIN 0x01
-#define SYN 0x02
-#define RST 0x04
-#define ACK 0x10
-#define NOPS_TIMES 0x0101080au /* two fillers, kind and length of timestamps */
-#define PLAIN_BYTES 54         /* Ethernet, IPv4, TCP without options */
-#define SYN_TIMES_AT 8         /* of our client's SYN (drivers/nic/tcpload/segment.c) */
-
-struct head {
-    struct cl_eth eth;
-    struct cl_ipv4 ip;
-    uint16_t src_be, dst_be;
-    uint32_t seq_be, ack_be;
-    uint16_t offset_be; /* and flags */
-    uint16_t window_be, check, urgent_be;
-    uint8_t options[];
-} CL_PACKED;
-_Static_assert(sizeof(struct head) == PLAIN_BYTES, "as on the wire");
+#define SYN_TIMES_AT 8 /* of our client's SYN (drivers/nic/tcpload/segment.c) */
 
 struct cl_tcp_reflector {
     struct cl_nic *nic;
     pthread_t thread;
     bool takes, keeps;
     uint32_t stop;                   /* writer: cl_tcp_reflector_stop; reader: the thread. Relaxed: it guards nothing */
+    struct cl_minimal *minimal;      /* NULL: it is none */
     uint8_t user[CL_CACHELINE * 32]; /* where it keeps data: a frame's is less */
 };
-
-static void turn_addresses(struct head *h)
-{
-    uint8_t mac[6];
-    memcpy(mac, h->eth.dst, 6);
-    memcpy(h->eth.dst, h->eth.src, 6);
-    memcpy(h->eth.src, mac, 6);
-    uint32_t ip_be = h->ip.src_be;
-    h->ip.src_be = h->ip.dst_be;
-    h->ip.dst_be = ip_be;
-    uint16_t port_be = h->src_be;
-    h->src_be = h->dst_be;
-    h->dst_be = port_be;
-}
 
 /* The peer's time comes back to it, and stands for ours, too. */
 static void turn_times(uint8_t *options, uint32_t bytes, bool syn)
@@ -67,8 +38,7 @@ static void fetch(const struct cl_frame *f)
 /* Sum and copy the data of a segment. False: it is damaged. */
 static bool keep(struct cl_tcp_reflector *r, const struct head *h, uint32_t header, uint32_t len)
 {
-    uint64_t sum = cl_csum_pseudo(h->ip.src_be, h->ip.dst_be, CL_IPPROTO_TCP, (uint16_t)(header + len));
-    sum = cl_csum_add(sum, &h->src_be, header);
+    uint64_t sum = sum_header(h, header, len);
     const uint8_t *data = (const uint8_t *)&h->src_be + header;
     return len <= sizeof r->user && cl_csum_finish(cl_csum_copy(sum, r->user, data, len)) == 0;
 }
@@ -77,13 +47,10 @@ static bool keep(struct cl_tcp_reflector *r, const struct head *h, uint32_t head
 static bool turn(struct cl_tcp_reflector *r, struct cl_frame *f, bool last)
 {
     struct head *h = (struct head *)f->data;
-    if (f->len < PLAIN_BYTES || h->eth.type_be != cl_be16(CL_ETHERTYPE_IPV4) || h->ip.proto != CL_IPPROTO_TCP)
+    struct parts p;
+    if (!part(f, &p))
         return false;
-    uint32_t total = cl_be16(h->ip.total_len_be), header = cl_be16(h->offset_be) >> 12 << 2;
-    uint32_t flags = cl_be16(h->offset_be) & 0x3f, head = CL_IPV4_HLEN + header;
-    if (total + CL_ETH_HLEN > f->len || header < 20 || head > total)
-        return false;
-    uint32_t len = total - head, seq_be = h->seq_be;
+    uint32_t header = p.header, flags = p.flags, len = p.len, head = CL_IPV4_HLEN + header, seq_be = h->seq_be;
     if (r->keeps && !keep(r, h, header, len))
         return false;
     if ((flags & RST) || (!len && !(flags & (SYN | FIN))) || (r->takes && len && !last))
@@ -115,10 +82,13 @@ static void *reflector_main(void *arg)
     struct cl_frame frames[CL_NIC_BURST];
     while (!cl_load_relaxed(&r->stop)) {
         unsigned got = ops->rx_burst(r->nic, 0, frames, CL_NIC_BURST), kept = 0;
+        uint64_t now_ns = got && r->minimal ? cl_bench_wall_ns() : 0;
         for (unsigned i = 0; i < got; i++) {
-            if (r->keeps && i + 1 < got)
+            if ((r->keeps || r->minimal) && i + 1 < got)
                 fetch(&frames[i + 1]);
-            if (turn(r, &frames[i], i + 1 == got))
+            bool answers =
+                r->minimal ? cl_minimal_turn(r->minimal, &frames[i], now_ns) : turn(r, &frames[i], i + 1 == got);
+            if (answers)
                 frames[kept++] = frames[i];
             else
                 ops->free(r->nic, 0, &frames[i], 1);
@@ -126,6 +96,12 @@ static void *reflector_main(void *arg)
         cl_bench_send_all(r->nic, frames, kept, &r->stop);
     }
     return NULL;
+}
+
+static void give_back(struct cl_tcp_reflector *r)
+{
+    cl_minimal_free(r->minimal);
+    free(r);
 }
 
 int cl_tcp_reflector_start(struct cl_nic *nic, int cpu, uint32_t data, struct cl_tcp_reflector **out, char *err)
@@ -136,11 +112,17 @@ int cl_tcp_reflector_start(struct cl_nic *nic, int cpu, uint32_t data, struct cl
         return -ENOMEM;
     }
     r->nic = nic;
-    r->takes = data != CL_REFLECTOR_RETURNS;
+    r->takes = data == CL_REFLECTOR_TAKES || data == CL_REFLECTOR_KEEPS;
     r->keeps = data == CL_REFLECTOR_KEEPS;
+    r->minimal = data == CL_REFLECTOR_CONNECTS ? cl_minimal_new() : NULL;
+    if (data == CL_REFLECTOR_CONNECTS && !r->minimal) {
+        free(r);
+        snprintf(err, CL_BENCH_ERR_BYTES, "out of memory");
+        return -ENOMEM;
+    }
     int rc = cl_bench_start_pinned(&r->thread, cpu, reflector_main, r, err);
     if (rc)
-        free(r);
+        give_back(r);
     else
         *out = r;
     return rc;
@@ -150,5 +132,5 @@ void cl_tcp_reflector_stop(struct cl_tcp_reflector *r)
 {
     cl_store_relaxed(&r->stop, 1);
     pthread_join(r->thread, NULL);
-    free(r);
+    give_back(r);
 }

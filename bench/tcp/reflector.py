@@ -13,12 +13,14 @@ from .._native import ffi, lib
 
 
 class Reflector(Closing):
-    """Answers from construction to `close`, and spins. takes: data is acknowledged, and not sent back; keeps:
-    and summed and copied before. Raises CorelaneError if its thread cannot start."""
+    """Answers from construction to `close`, and spins. takes: data is acknowledged, and not sent back; keeps: and
+    summed and copied before; connects: it is the least TCP that answers requests (minimal.h). Raises CorelaneError if
+    its thread cannot start."""
 
-    def __init__(self, nic: Nic, *, cpu: int, takes: bool = False, keeps: bool = False) -> None:
+    def __init__(self, nic: Nic, *, cpu: int, takes: bool = False, keeps: bool = False, connects: bool = False) -> None:
         self._ptr = ffi.NULL
         data = lib.CL_REFLECTOR_KEEPS if keeps else lib.CL_REFLECTOR_TAKES if takes else lib.CL_REFLECTOR_RETURNS
+        data = lib.CL_REFLECTOR_CONNECTS if connects else data
         out, err = ffi.new("struct cl_tcp_reflector **"), ffi.new("char[256]")
         check(
             lib.cl_tcp_reflector_start(ffi.cast("struct cl_nic *", nic.ptr), cpu, data, out, err),

@@ -18,7 +18,7 @@ from . import links
 FIGURE = "tcp.over_udp"
 FIGURES = (FIGURE,)
 UDP, TCP, ATTACHED = "UDP, memory", "TCP, memory", "TCP, attached"
-FLOOR = "reflector, memory"
+FLOOR, MINIMAL = "reflector, memory", "minimal TCP, memory"
 CONNECTIONS = 1000
 NUMBERS = (1, 10, 100, 1000, 10_000)
 FRACTIONS = (0.05, 0.25, 0.5, 0.75, 0.9, 1.0)  # of the peak, in the curves
@@ -48,8 +48,11 @@ def _beside_udp(session: Session, cores: tuple[int, int], seconds: float) -> Non
             ATTACHED: Load(behind, counts=counts),
         }
         arms: dict[str, Measure] = {name: load.measure for name, load in loads.items()}
-        floor = stack.enter_context(links.floor(cores, "ask", connections=CONNECTIONS))
-        found = find_peaks(session, arms | {FLOOR: floor.measure}, seconds=0.6 * seconds)
+        floors: dict[str, Measure] = {
+            name: stack.enter_context(links.floor(cores, "ask", connects=connects, connections=CONNECTIONS)).measure
+            for name, connects in ((FLOOR, False), (MINIMAL, True))
+        }
+        found = find_peaks(session, arms | floors, seconds=0.6 * seconds)
         peaks = {name: [curve.peak_rps for curve in searched] for name, searched in found.items()}
         carried = {name: statistics.median(rates) for name, rates in peaks.items()}
         session.curves(
@@ -64,7 +67,8 @@ def _beside_udp(session: Session, cores: tuple[int, int], seconds: float) -> Non
         return
     beside = {
         "attached": carried[ATTACHED] / carried[UDP],
-        "bound: a reflector of segments": statistics.median(peaks[FLOOR]) / carried[UDP],
+        "bound: a reflector of segments": carried[FLOOR] / carried[UDP],
+        "bound: a minimal TCP": carried[MINIMAL] / carried[UDP],
     }
     session.ratio_figure(FIGURE, peaks[TCP], peaks[UDP], beside=beside)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
+import random
 import selectors
 import subprocess
 import sys
@@ -92,6 +94,18 @@ def test_one_core_goes_to_whom_a_request_is_for(managed: Any) -> None:
         assert sum(cpu["moves"] for cpu in cores["cpus"]) >= 100, cores
         assert a.stop() == 0
         assert b.stop() == 0
+
+
+def moves_of(kernel: Iokernel) -> int:
+    return sum(cpu["moves"] for cpu in kernel.stats()["cores"]["cpus"])
+
+
+def asked(udp: Any, server: tuple[str, int], payload: bytes) -> bytes:
+    """An answer, if not to this request then to one that was sent twice."""
+    while True:
+        udp.send(payload, server)
+        with contextlib.suppress(TimeoutError):
+            return bytes(udp.receive(1.0)[0])
 
 
 def count_for_ever(arg):
@@ -264,6 +278,44 @@ def test_flows_keep_their_order_while_cores_move(managed: Any) -> None:
         assert sum(cpu["moves"] for cpu in kernel.stats()["cores"]["cpus"]) >= 50
         assert a.stop() == 0
         assert b.stop() == 0
+
+
+ROUNDS, PIECE = 40, 2000
+
+
+def test_streams_keep_their_order_while_cores_move(managed: Any, seed: int) -> None:
+    """Both ways: what comes is sent back. The application loses its core in each round, with segments under way."""
+    wire, path, kernel = managed
+    data = [random.Random(seed + i).randbytes(ROUNDS * PIECE) for i in range(FLOWS)]
+    with (
+        libos.Runtime(path, name="a", kthreads=3) as a,
+        libos.Runtime(path, name="b") as b,
+        libos.Runtime(nic=wire, address=f"{CLIENT.ip}/16") as peer,
+    ):
+        b.bind(echo_handler("c"))
+        for runtime in (a, b, peer):
+            runtime.start()
+        listener, udp = a.listen_tcp(7000), peer.open_udp()
+        pairs = [(peer.connect_tcp((a.address, 7000), timeout_s=20), listener.accept(20)) for _ in range(FLOWS)]
+        moves, back = moves_of(kernel), [b""] * FLOWS
+        for n in range(ROUNDS):
+            for i, (near, _) in enumerate(pairs):
+                near.write(data[i][n * PIECE : (n + 1) * PIECE], timeout_s=20)
+            while asked(udp, (b.address, 9000), n.to_bytes(4)) != n.to_bytes(4):
+                pass
+            far = pairs[n % FLOWS][1]
+            far.write(far.read(timeout_s=20), timeout_s=20)
+        for near, far in pairs:
+            near.shutdown()
+            while part := far.read(timeout_s=20):
+                far.write(part, timeout_s=20)
+            far.shutdown()
+        for i, (near, _) in enumerate(pairs):
+            while part := near.read(timeout_s=20):
+                back[i] += part
+        assert back == data
+        assert moves_of(kernel) - moves >= ROUNDS
+        assert all(runtime.stop() == 0 for runtime in (a, b, peer))
 
 
 # A process of its own: a loop that is interrupted in Python holds the interpreter's lock while it waits for a core.

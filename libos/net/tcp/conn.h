@@ -328,8 +328,8 @@ struct cl_tcp_conn {
     uint32_t wnd, wnd_max; /* offered by the peer: now, and the largest since a time-out overrode it */
     uint32_t wl1, wl2;     /* the segment that said so */
     uint16_t mss;          /* that both ends take, options not counted; cc.mss is what the path takes of it */
-    uint8_t dup_acks;
-    uint8_t retries; /* since something was acknowledged; of keep-alive: unanswered */
+    uint8_t dup_acks;      /* without SACK; of more the scoreboard has the rest */
+    uint8_t retries;       /* since something was acknowledged; of keep-alive: unanswered */
     /* Receiving. */
     uint32_t rcv_nxt, rcv_edge;
     uint32_t fin_seq;           /* of the peer's FIN, with CL_TCP_FIN_AHEAD */

@@ -16,10 +16,24 @@ static bool is_fast(const struct cl_tcp_conn *c)
     return (c->flags & (CL_TCP_RECOVERING | CL_TCP_TIMED_OUT)) == CL_TCP_RECOVERING;
 }
 
+/* Duplicates since something was acknowledged, without SACK: what a byte does not count the scoreboard has. */
+static uint32_t duplicates(const struct cl_tcp_conn *c)
+{
+    return c->dup_acks + (c->board ? c->board->all.more_dups : 0);
+}
+
+static void set_duplicates(struct cl_tcp_conn *c, uint32_t n)
+{
+    n = cl_min(n, (uint32_t)UINT16_MAX); /* times a segment it is a number */
+    c->dup_acks = (uint8_t)cl_min(n, (uint32_t)UINT8_MAX);
+    if (c->board)
+        c->board->all.more_dups = n - c->dup_acks;
+}
+
 /* Of what was sent from number `from` on. Without SACK each duplicate says that a segment has left the network. */
 static uint32_t in_flight_from(const struct cl_tcp_conn *c, uint32_t from)
 {
-    uint32_t n = c->nxt - from - cl_tcp_board_sacked(c) - cl_tcp_board_lost(c), gone = c->dup_acks;
+    uint32_t n = c->nxt - from - cl_tcp_board_sacked(c) - cl_tcp_board_lost(c), gone = duplicates(c);
     if (c->flags & CL_TCP_TIMED_OUT)
         return n;
     if (!(c->flags & CL_TCP_RECOVERING))
@@ -121,7 +135,7 @@ static void leave(struct cl_tcp_conn *c)
     if (is_fast(c))
         c->cc.window = c->cc.threshold;
     c->flags &= ~(uint32_t)(CL_TCP_RECOVERING | CL_TCP_TIMED_OUT | CL_TCP_FRTO | CL_TCP_FRTO_NEW);
-    c->dup_acks = 0;
+    set_duplicates(c, 0);
     cl_tcp_rack_recovered(c);
 }
 
@@ -149,16 +163,15 @@ static bool count_duplicates(struct cl_tcp_conn *c, uint32_t acked, bool duplica
 {
     bool recovering = c->flags & CL_TCP_RECOVERING;
     if (acked) { /* the first of these segments was missing, the others were duplicates */
-        uint32_t others = cl_min((acked - 1) / c->cc.mss, (uint32_t)c->dup_acks);
+        uint32_t others = cl_min((acked - 1) / c->cc.mss, duplicates(c));
         told->delivered -= cl_min(told->delivered, others * c->cc.mss);
-        c->dup_acks = recovering ? (uint8_t)(c->dup_acks - others) : 0;
+        set_duplicates(c, recovering ? duplicates(c) - others : 0);
         return recovering && !(c->flags & CL_TCP_TIMED_OUT) && c->una != c->nxt; /* section 3.2, step 3 */
     }
     if (!duplicate)
         return false;
     told->delivered += c->cc.mss;
-    if (c->dup_acks < UINT8_MAX)
-        c->dup_acks++;
+    set_duplicates(c, duplicates(c) + 1);
     /* Once for the losses of a window (step 1). */
     return c->dup_acks == CL_TCP_DUPLICATES && !recovering && cl_seq_before(c->recover_seq, c->una);
 }
@@ -243,7 +256,7 @@ void cl_tcp_recovery_timed_out(struct cl_tcp_conn *c)
         if (!has_sack(c) || cl_tcp_rack_is_old(c, r->sent_ns))
             cl_tcp_board_lose(c, r);
     c->recover_seq = c->nxt;
-    c->dup_acks = 0;
+    set_duplicates(c, 0);
     c->rtt.undo_left = 0;
     c->flags &= ~(CL_TCP_PROBED | CL_TCP_PROBED_AGAIN | CL_TCP_FRTO | CL_TCP_FRTO_NEW);
     c->flags |= CL_TCP_RECOVERING | CL_TCP_TIMED_OUT | CL_TCP_FORCE;

@@ -30,6 +30,7 @@ struct cl_tcp_board_state {
     uint32_t sacked_n;     /* records */
     uint32_t lost_from;    /* nothing before it is lost */
     uint32_t dsack_round;  /* RACK.dsack_round: the window grows again when this is acknowledged */
+    uint32_t more_dups;    /* than a byte counts: cl_tcp_conn.dup_acks */
     uint32_t prr_flight, prr_delivered, prr_out; /* RFC 6937: RecoverFS, prr_delivered, prr_out */
     struct cl_tcp_round round;
 };

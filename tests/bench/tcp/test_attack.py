@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -51,3 +53,21 @@ def test_what_a_server_takes_at_first_stands_beside() -> None:
     said = attack._at_first(taken(**{attack._arm("ACK flood"): turns(50)}))
     assert said["ACK flood, at first"] == 5
     assert said["SYN flood, at first"] == 2
+
+
+class Asked(Exception):
+    """Of a comparison: seconds, and how long the turns of its arms are."""
+
+
+@pytest.mark.parametrize(("run_s", "seconds", "turn_s"), [(30.0, attack.LONG_S, attack.TURN_S), (1.0, 0.1, 0.0)])
+def test_a_run_that_is_judged_has_time_until_it_is(
+    monkeypatch: pytest.MonkeyPatch, run_s: float, seconds: float, turn_s: float
+) -> None:
+    def compare(session: Any, figure: str, arms: Any, over: Any, seconds: float) -> None:
+        raise Asked(seconds, {arm.turn_s for arm in arms.values()})
+
+    monkeypatch.setattr(attack.tails, "compare", compare)
+    session: Any = SimpleNamespace(seconds=run_s, two_cores=(0, 1), settings={})
+    with pytest.raises(Asked) as asked:
+        attack.measure(session, 0.1 * run_s)
+    assert asked.value.args == (pytest.approx(seconds), {turn_s})

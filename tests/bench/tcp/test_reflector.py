@@ -17,11 +17,15 @@ CORES = (CPUS[0], CPUS[-1])
 PATIENT = Limits(drain_s=20.0, give_up_s=20.0)
 
 
+@pytest.mark.parametrize("connects", [False, True], ids=["reflector", "minimal"])
 @pytest.mark.parametrize("plain", [False, True], ids=["timestamps", "plain"])
 @pytest.mark.parametrize("traffic", ["ask", "churn"])
-def test_each_request_is_answered(traffic: str, plain: bool) -> None:
+def test_each_request_is_answered(traffic: str, plain: bool, connects: bool) -> None:
     how: dict[str, Any] = {"connections": 20, "verify": True, "plain": plain, "limits": PATIENT}
-    with links.floor(CORES, traffic, **how) as floor, Reflector(floor.server_end, cpu=floor.cpu):
+    with (
+        links.floor(CORES, traffic, **how) as floor,
+        Reflector(floor.server_end, cpu=floor.cpu, connects=connects),
+    ):
         result = floor.load.run(5000, 0.05, 0.0)
         assert 100 < result.offered == result.answered
         assert result.wrong == 0
@@ -29,8 +33,9 @@ def test_each_request_is_answered(traffic: str, plain: bool) -> None:
         assert (other["gaps"], other["foreign"], other["bad_checksums"]) == (0, 0, 0)
 
 
-def test_it_measures_again_and_again() -> None:
-    with links.floor(CORES, "ask", connections=3, limits=PATIENT) as floor:
+@pytest.mark.parametrize("connects", [False, True], ids=["reflector", "minimal"])
+def test_it_measures_again_and_again(connects: bool) -> None:
+    with links.floor(CORES, "ask", connects=connects, connections=3, limits=PATIENT) as floor:
         for _ in range(3):
             point = floor.measure(5000, 0.03)
             assert point.answered == point.sent > 0

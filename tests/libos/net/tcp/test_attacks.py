@@ -27,6 +27,12 @@ def test_attack(
     assert c_program(program, one_thread=True)(attack, seed, kthreads) == "ok\n"
 
 
+def test_ten_thousand_slow_readers_end_in_back_pressure(
+    c_program: Callable[..., Callable[..., str]], seed: int
+) -> None:
+    assert c_program(PROGRAMS[0], one_thread=True)("slow_readers", seed, 2, 10_000) == "ok\n"
+
+
 Steps = Callable[[int, int], int]
 FEW, MANY = 20, 400  # connections of an attacker: fewer than half of the memory has chunks
 SENDING = {name: kind for name, kind in BENCHED.items() if name != "all ports"}  # those open, and say nothing more

@@ -1,7 +1,7 @@
 /* Attacks on a runtime's connections, each as its own case: what they cost is bounded, counters say what happened, and
  * a connection that behaves goes on (wire.h).
  *
- * argv: the name of a case, a seed, kthreads of the runtime. Prints "ok". */
+ * argv: the name of a case, a seed, kthreads of the runtime, and perhaps how many slow readers. Prints "ok". */
 #include "bad.h"
 
 #include "libos/net/tcp/conn.h"
@@ -33,6 +33,13 @@ static void blind(uint8_t flags, const char *data)
     goes_on();
 }
 
+/* What came left nothing behind, once the good one has what it waits for. */
+static void nothing_is_held(void)
+{
+    rest_for(SECOND);
+    CHECK_EQ(held(), 0);
+}
+
 static void blind_reset(void)
 {
     blind(CL_TCPF_RST, NULL);
@@ -41,6 +48,7 @@ static void blind_reset(void)
     CHECK_EQ(c.resets_in, 0);
     CHECK(c.dropped_window > 0);
     CHECK_EQ(alive(), 1);
+    nothing_is_held();
 }
 
 static void blind_syn(void)
@@ -50,6 +58,7 @@ static void blind_syn(void)
     CHECK(c.challenges > 0 && c.challenges <= 100 && c.challenges_limited > 10000);
     CHECK_EQ(c.resets_out + c.resets_in, 0);
     CHECK_EQ(alive(), 1);
+    nothing_is_held();
 }
 
 static void blind_data(void)
@@ -57,8 +66,7 @@ static void blind_data(void)
     blind(CL_TCPF_ACK | CL_TCPF_PSH, "forged");
     CHECK(counts().dropped_ack > 0); /* in the window, and of what was never sent */
     CHECK(counts().dropped_window > 10000);
-    rest_for(SECOND);
-    CHECK_EQ(held(), 0);
+    nothing_is_held();
 }
 
 static void blind_icmp(void)
@@ -73,6 +81,7 @@ static void blind_icmp(void)
     CHECK_EQ(c.icmp_errors, 2000);
     CHECK_EQ(c.icmp_ignored, 2000);
     CHECK_EQ(c.mtu_shrunk, 0);
+    nothing_is_held();
 }
 
 /* --- connections of the attacker's own --- */
@@ -120,6 +129,7 @@ static void ack_flood(void)
     CHECK(alive() <= BACKLOG + 1);
     CHECK(stats.tcp_resets_sent > 0 && stats.tcp_rate_limited > 10000, "%llu resets",
           (unsigned long long)stats.tcp_resets_sent);
+    nothing_is_held();
 }
 
 /* Connections that ask for something and never let it be sent. */
@@ -183,6 +193,47 @@ static void memory_is_shared(void)
     goes_on();
 }
 
+#define READERS_MOST 10000
+
+static unsigned n_readers = 100; /* or as argv says */
+static struct bad readers[READERS_MOST];
+
+/* Each reads what fits into its window, when it is told of it. */
+static void all_read_slowly(uint32_t peer, uint16_t port, const struct cl_tcp_segment *s, const uint8_t *data)
+{
+    uint32_t i = (peer - BAD) * 60000 + port - 1024;
+    (void)data;
+    if (s->len && i < n_readers && cl_seq_before(readers[i].ack, s->seq + s->len))
+        readers[i].ack = s->seq + s->len;
+}
+
+/* So many ask as fast as they can, and read the answers 64 bytes at a time: the memory of all connections bounds what
+ * waits for them, who is there goes on, and who comes is served. */
+static void slow_readers(void)
+{
+    struct cl_chunk_stats stats;
+    CHECK_EQ(cl_runtime_chunk_stats(victim, CL_CHUNKS_TCP_SEND, &stats), 0);
+    for (unsigned i = 0; i < n_readers; i++)
+        readers[i] = open_bad(i, 64);
+    hears = all_read_slowly;
+    for (unsigned k = 0; k < 10; k++) {
+        for (unsigned i = 0; i < n_readers; i++) {
+            send_bad(&readers[i], 1000 * k, bytes, 1000, 64);
+            if (i % 100 == 99)
+                run_for(MS);
+        }
+        CHECK(held() <= stats.bound_bytes, "%llu bytes", (unsigned long long)held());
+    }
+    CHECK_EQ(alive(), n_readers + 1);
+    CHECK(held() >= n_readers * CL_CHUNK_BYTES && held() <= stats.bound_bytes, "%llu bytes",
+          (unsigned long long)held());
+    CHECK(n_readers < READERS_MOST || counts().refused_memory > 0); /* what they ask for is more than there is */
+    goes_on();
+    CHECK_EQ(cl_tcp_host_write(good, connect_good(GOOD_PORT + 1), "x", 1), 1);
+    run_for(SECOND);
+    goes_on();
+}
+
 static struct bad slow;
 static uint32_t slow_read;
 
@@ -240,6 +291,7 @@ static void tiny_windows(void)
     run_for(10 * SECOND);
     CHECK(counts().segments_out - before < answers + 2 * 10 * SECOND / PING_NS + 200, "a segment for each few bytes");
     CHECK(slow_read < 200);
+    CHECK(held() <= 10 * CL_CHUNK_BYTES, "%llu bytes", (unsigned long long)held()); /* of 10 segments */
     goes_on();
 }
 
@@ -263,6 +315,7 @@ static void optimistic_acks(void)
     send_bad(&b, 1000, "y", 1, 60000);
     run_for(MS);
     CHECK(heard.ack == b.seq + 1001 && heard.len == 1);
+    CHECK(held() <= 2 * CL_CHUNK_BYTES, "%llu bytes", (unsigned long long)held());
     goes_on();
 }
 
@@ -287,6 +340,7 @@ static void overlapping_data(void)
     send_bad(&slow, 0, "DDDDDDDD", 8, 60000);
     run_for(100 * MS);
     CHECK(memcmp(echoed, "DDBBAAAABBBBCC", 14) == 0, "%.14s", (const char *)echoed);
+    CHECK(held() <= 4 * CL_CHUNK_BYTES, "%llu bytes", (unsigned long long)held());
     goes_on();
 }
 
@@ -348,6 +402,7 @@ static void port_exhaustion(void)
     CHECK_EQ(out_of_ports, 30000 - 28232);
     CHECK_EQ(alive(), opened_out + 2);
     goes_on();
+    CHECK(held() <= 2 * CL_CHUNK_BYTES, "%llu bytes", (unsigned long long)held()); /* of the good one */
     rest_for(200 * SECOND);
     CHECK_EQ(alive(), 1);
 }
@@ -360,15 +415,17 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    CASE(blind_reset),      CASE(blind_syn),        CASE(blind_data),    CASE(blind_icmp),
-    CASE(syn_flood),        CASE(ack_flood),        CASE(sockstress),    CASE(toggled_windows),
-    CASE(memory_is_shared), CASE(slow_reader),      CASE(tiny_segments), CASE(tiny_windows),
-    CASE(optimistic_acks),  CASE(overlapping_data), CASE(out_of_window), CASE(port_exhaustion),
+    CASE(blind_reset),     CASE(blind_syn),    CASE(blind_data),      CASE(blind_icmp),       CASE(syn_flood),
+    CASE(ack_flood),       CASE(sockstress),   CASE(toggled_windows), CASE(memory_is_shared), CASE(slow_reader),
+    CASE(tiny_segments),   CASE(tiny_windows), CASE(optimistic_acks), CASE(overlapping_data), CASE(out_of_window),
+    CASE(port_exhaustion), CASE(slow_readers),
 };
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 4);
+    CHECK(argc == 4 || argc == 5);
+    if (argc == 5)
+        n_readers = cl_min((unsigned)atoi(argv[4]), (unsigned)READERS_MOST);
     for (unsigned i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(i * 13);
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {

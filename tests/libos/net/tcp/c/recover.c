@@ -120,29 +120,48 @@ static void the_window_shrinks_in_proportion(void)
     ends();
 }
 
-/* ... without SACK, too: two holes, of which a partial acknowledgement shows the second (RFC 6582). */
-static void without_sack_it_does_so_too(void)
+/* Of a flight the first segment and the one at `hole` are lost, and there is no SACK: a partial acknowledgement shows
+ * the second (RFC 6582). */
+static void shrinks_without_sack(uint32_t flight, uint32_t hole)
 {
-    open_to(CL_TCPO_WSCALE, 1000);
-    conn()->cc.window = 20 * MSS;
-    write_bytes(100 * MSS);
+    open_to(CL_TCPO_WSCALE, 4000);
+    conn()->send.limit = 2 * flight * MSS;
+    conn()->cc.window = flight * MSS;
+    ACK(0); /* with its window */
+    write_bytes(2 * flight * MSS);
+    CHECK_EQ(n_sent, flight);
     pass(RTT);
-    for (uint32_t i = 0; i < 18; i++) {
+    for (uint32_t i = 0; i < flight - 2; i++) {
         unsigned before = n_sent;
         ACK(0);
         CHECK(n_sent - before <= 1, "a burst of %u", n_sent - before);
     }
-    CHECK_EQ(conn()->cc.threshold, 14 * MSS);
-    CHECK(cl_tcp_in_flight(conn()) <= 14 * MSS);
+    uint32_t threshold = conn()->cc.threshold;
+    CHECK_EQ(threshold, flight * 7 / 10 * MSS);
+    CHECK(cl_tcp_in_flight(conn()) <= threshold && cl_tcp_in_flight(conn()) > threshold - 3 * MSS, "%u are in flight",
+          cl_tcp_in_flight(conn()));
     pass(RTT);
     unsigned before = n_sent;
-    ACK(10 * MSS);
-    was_sent(before, 10 * MSS, MSS);
-    CHECK(n_sent - before <= 2 && cl_tcp_in_flight(conn()) <= 14 * MSS);
+    ACK(hole * MSS);
+    was_sent(before, hole * MSS, MSS);
+    CHECK(n_sent - before <= 2, "a burst of %u", n_sent - before);
+    CHECK(cl_tcp_in_flight(conn()) <= threshold && cl_tcp_in_flight(conn()) > threshold - 3 * MSS, "%u are in flight",
+          cl_tcp_in_flight(conn()));
     ACK(conn()->nxt - first);
     CHECK(!(conn()->flags & CL_TCP_RECOVERING));
-    CHECK(hosts[0].counts.fast_retransmits == 1 && conn()->resent == 2);
+    CHECK(hosts[0].counts.fast_retransmits == 1 && hosts[0].counts.timeouts == 0 && conn()->resent == 2);
     ends();
+}
+
+static void without_sack_it_does_so_too(void)
+{
+    shrinks_without_sack(20, 10);
+}
+
+/* Duplicates are counted however many come. */
+static void without_sack_a_large_window_does_so_too(void)
+{
+    shrinks_without_sack(520, 260);
 }
 
 /* A recovery that begins with one segment under way has no scoreboard yet: 255 duplicates let out so much behind it
@@ -347,6 +366,7 @@ static const struct recover_case cases[] = {
     CASE(a_lost_retransmission_is_lost_again_at_once),
     CASE(the_window_shrinks_in_proportion),
     CASE(without_sack_it_does_so_too),
+    CASE(without_sack_a_large_window_does_so_too),
     CASE(a_recovery_of_one_segment_is_proportional_too),
     CASE(the_tail_is_probed),
     CASE(one_segment_is_probed_when_it_may_have_waited),
