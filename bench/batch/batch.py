@@ -9,6 +9,9 @@ batches that take half of the limit.
 Fixed batches are swept first: size, waiting time and bound of the queue, all over both shapes. The best of each shape,
 and the best that takes one request at a time, are measured again in turns with the policy. The figure is the worse of
 the policy's two ratios, of the shape that is not steady; the other shape's stands beside it.
+
+An oracle bounds it (oracle.py): what one answers in time, of the very arrivals of the rounds, who knows all of them
+beforehand, with batches that take what the profile says.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import numpy as np
 from ..harness.numbers import pairwise
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from . import model, rules
+from . import model, oracle, rules
 from .loads import BURST_S, BURST_SHARE, BURST_TIMES, Load
 from .rules import NO_DROP, POLICY, WAITS_TOO, Rule
 from .serving import Service, Slot, serving
@@ -41,6 +44,7 @@ STAY, FINALISTS = 6, 2  # of the fixed rules of a shape, after the first look an
 ROUNDS = 3
 SHAPES = {"steady": False, "bursts": True}
 JUDGED = "bursts"
+OVER_FIXED, OVER_ALONE = "the best fixed batch", "one at a time"
 SWEEP_PART, AGAIN_PART, ROUNDS_PART, LONGER_PART = 0.25, 0.15, 0.4, 0.15  # of the time
 LEAST_S, ROUND_LEAST_S = 0.15, 0.25  # a slot: some bursts; and so long in the rounds
 PROFILE_RPS, PROFILE_S = 100_000, 0.05  # of a load that fills batches of any size
@@ -90,7 +94,9 @@ def run(session: Session) -> None:
         session.settings["classes_found"] = [int(n) for n in model.found(service.state)]
     for name, rounds in got.items():
         add_rows(session, name, rounds)
-    judge(session, known, chosen, got, longer)
+    seeds = range(FIRST_SEED, FIRST_SEED + len(got[POLICY]))
+    most = {shape: [most_rps(known, shape, slot_s, seed) for seed in seeds] for shape in SHAPES}
+    judge(session, chosen, got, longer, most)
 
 
 Curves = dict[tuple[str, float], Slot]
@@ -203,32 +209,36 @@ def best_of(curve: Curves, shape: str) -> float:
     return max(slot.good_rps for (of, _), slot in curve.items() if of == shape)
 
 
-def most_rps(known: Measured) -> float:
-    """What no rule can answer more of: the best batch that takes no more than the whole limit, without a pause."""
-    return max(1e6 * n / us for n, us in known.takes_us.items() if n == 1 or us <= known.limit_us - rules.PATH_US)
+def most_rps(known: Measured, shape: str, slot_s: float, seed: int) -> float:
+    """What an oracle answers in time of the arrivals of a round, requests/s: its greatest over the loads of a shape.
+    It is left what the policy is left of the limit."""
+    most = 0.0
+    for times in LOADS:
+        came_ns = load_of(known, shape, times).at_ns(slot_s, seed)
+        most = max(most, oracle.most_in_time(came_ns, known.takes_us, known.limit_us - rules.PATH_US) / slot_s)
+    return most
 
 
 def judge(
     session: Session,
-    known: Measured,
     chosen: Mapping[str, Sequence[Rule]],
     got: Mapping[str, Sequence[Curves]],
     longer: Mapping[str, tuple[float, float]],
+    most: Mapping[str, Sequence[float]],
 ) -> None:
     """The figure, and what each shape says. The best fixed rule of a round is that of the round: the better of the
-    finalists."""
+    finalists. most: by shape, what an oracle answers in each round, requests/s."""
     ratios: dict[str, tuple[list[float], list[float]]] = {}
-    bounds: list[list[float]] = []  # over each of the two, of the shape that is judged
+    bounds: dict[str, float] = {}
     for shape in SHAPES:
         ours = [best_of(curve, shape) for curve in got[POLICY]]
         fixed = {rule.name for found in chosen.values() for rule in found if not rule.alone}
         alone = {rule.name for found in chosen.values() for rule in found if rule.alone}
         both = []
-        for names in (fixed, alone):
+        for names, what in ((fixed, OVER_FIXED), (alone, OVER_ALONE)):
             theirs = [max(best_of(got[name][i], shape) for name in names) for i in range(len(ours))]
             both.append(list(pairwise(ours, theirs).pairs))
-            if shape == JUDGED:
-                bounds.append([_over(most_rps(known), goodput) for goodput in theirs])
+            bounds[f"bound: an oracle, {shape}, over {what}"] = pairwise(most[shape], theirs).median
         ratios[shape] = (both[0], both[1])
         parts = {name: pairwise(ours, [best_of(c, shape) for c in got[name]]) for name in (NO_DROP, WAITS_TOO)}
         session.note(
@@ -236,22 +246,21 @@ def judge(
             f"of the best fixed batch ({chosen[shape][0].name}) and {statistics.median(both[1]):.3g} times that of one "
             f"at a time; by load, over the best fixed one there, {by_load(got, fixed, shape)}, over the best of one "
             f"at a time, {by_load(got, alone, shape)}; of itself without early drop {parts[NO_DROP]}, of itself with "
-            f"waiting {parts[WAITS_TOO]}"
+            f"waiting {parts[WAITS_TOO]}; of what an oracle answers that knows all arrivals beforehand "
+            f"{pairwise(ours, most[shape])}"
         )
     worse = [min(pair) for pair in zip(*ratios[JUDGED], strict=True)]
     beside = {
         f"{shape}, over {what}": statistics.median(values)
         for shape, pair in ratios.items()
-        for what, values in zip(("the best fixed batch", "one at a time"), pair, strict=True)
+        for what, values in zip((OVER_FIXED, OVER_ALONE), pair, strict=True)
     }
     beside |= {
         f"{shape}, limit {LONGER:g} times one request, over {what}": value
         for shape, pair in longer.items()
-        for what, value in zip(("the best fixed batch", "one at a time"), pair, strict=True)
+        for what, value in zip((OVER_FIXED, OVER_ALONE), pair, strict=True)
     }
-    bound = statistics.median(min(pair) for pair in zip(*bounds, strict=True))
-    beside |= {"bound: the best batch within the whole limit, always full": bound}
-    beside |= {"part of that bound": statistics.median(worse) / bound}
+    beside |= bounds
     session.figure(FIGURES[0], statistics.median(worse), runs=worse, beside=beside)
 
 

@@ -18,6 +18,9 @@ full ones the second. Its silent counterpart writes as many frames as the limits
 Beside each figure stands what bounds it: how much the victim carries beside that flood, and what the machine's pauses
 make of a p99 where so much less is left to work off what queued up in them (share.py). The same ratio at a quarter of
 the capacity, where there is room, stands beside the first.
+
+Each silent neighbour has two turns in a round. Its second over its first is what the same ratio is of what is the same
+(an A/A test): no figure is known better than that one, in the same run, is known to be 1.
 """
 
 from __future__ import annotations
@@ -44,9 +47,9 @@ SUMMARY = "an application's p99 at half load beside a neighbour that floods, ove
 FIGURES = ("isolation.flood_over_silent", "isolation.two_over_silent", "isolation.limited_over_silent")
 OVER_ALONE = "victim_p99_ratio"  # flood over alone: a value beside the figure, without a goal
 
-SLICE_S = 0.07
+SLICE_S = 0.03  # the host's gaps are milliseconds long, some ten a second: most slices have none
 ROUNDS_LEAST = 3
-SLICE_COSTS_S = 0.1  # with what starting and ending it take
+SLICE_COSTS_S = 0.06  # with what starting and ending it take
 FRAMES_PER_S, BYTES_PER_S = 50_000, 10_000_000  # of the limited one
 NEIGHBOURS = {
     "flooder": AppConfig(ip="10.77.0.3"),
@@ -72,6 +75,8 @@ ONE = ("flooder",)
 OVER = {TWO: TWO_SILENT, LIMITED: LIMITED_SILENT, LIMITED_FULL: LIMITED_SILENT}  # else SILENT
 FIGURE_OF = dict(zip((SILENT, TWO_SILENT, LIMITED_SILENT), FIGURES, strict=True))
 AS_BUSY_AS = {SILENT: SMALL, TWO_SILENT: TWO, LIMITED_SILENT: LIMITED}
+AGAIN = ", again"
+ITSELF = "the silent one again over itself"
 
 
 def run(session: Session) -> None:
@@ -102,6 +107,7 @@ def run(session: Session) -> None:
         shares = share.measure(session, slices, STEP * session.settings["victim_capacity_rps"])
         bodies = {name: partial(one, rate) for name, one in slices.items()}
         bodies |= {name + QUARTER: partial(slices[name], rate / 2) for name in (SMALL, SILENT)}
+        bodies |= {silent + AGAIN: bodies[silent] for silent in FIGURE_OF}
         rounds = max(ROUNDS_LEAST, int(0.7 * session.seconds / (SLICE_COSTS_S * len(bodies) + CANARY_S)))
         got = session.interleave(bodies, rounds, canary_s=CANARY_S)
     for name, points in got.items():
@@ -135,6 +141,10 @@ def judge(session: Session, got: Mapping[str, Sequence[Point]], shares: Mapping[
         if silent == SILENT and SMALL + QUARTER in got:
             quarter = compare(session, got, SMALL + QUARTER, SILENT + QUARTER)
             aside |= {QUARTER.strip(", "): quarter.median} if quarter else {}
+        if silent + AGAIN in got and (itself := compare(session, got, silent + AGAIN, silent)) is not None:
+            aside[ITSELF] = itself.median
+            if interval := median_interval(itself.pairs):
+                aside |= zip((f"{ITSELF}, 95 % from", f"{ITSELF}, 95 % to"), interval, strict=True)
         found = over_silent[silent]
         if not found:
             why = f"{silent}, more than half of the slices lost requests: the machine stood still"

@@ -89,14 +89,13 @@ def test_the_figure_is_the_worse_of_both_ratios() -> None:
     got = {name: [curve(good)] * 3 for name, good in ((rules.POLICY, 600.0), (rules.NO_DROP, 300.0))}
     got |= {rules.WAITS_TOO: [curve(500.0)] * 3, alone.name: [curve(200.0)] * 3}
     got |= {fixed.name: [curve(300.0)] * 3, other.name: [curve(400.0)] * 3}
-    known = batch.within({1: 1000.0, 4: 2000.0, 8: 4000.0}, 3.0)  # four in 2 ms are the best that are in time
     chosen = {shape: [fixed, other, alone] for shape in batch.SHAPES}
-    batch.judge(session, known, chosen, got, {"bursts": (1.1, 1.2)})
+    batch.judge(session, chosen, got, {"bursts": (1.1, 1.2)}, dict.fromkeys(batch.SHAPES, [800.0] * 3))
     figure = session.figures["batch.goodput"]
     assert figure["value"] == pytest.approx(1.5), "over the better of two fixed batches, which is the worse ratio"
     assert figure["beside"]["bursts, over one at a time"] == pytest.approx(3.0)
-    assert figure["beside"]["bound: the best batch within the whole limit, always full"] == pytest.approx(2000 / 400)
-    assert figure["beside"]["part of that bound"] == pytest.approx(1.5 / 5)
+    assert figure["beside"]["bound: an oracle, bursts, over the best fixed batch"] == pytest.approx(2.0)
+    assert figure["beside"]["bound: an oracle, bursts, over one at a time"] == pytest.approx(4.0)
     assert batch.by_load(got, [fixed.name, other.name], "bursts") == "1: 1.5, 2: 1.5"
     batch.add_rows(session, rules.POLICY, got[rules.POLICY])
     assert [(row["shape"], row["load"], row["achieved_rps"]) for row in session.arms][-1] == ("steady", 0.5, 1200.0)

@@ -109,6 +109,17 @@ def test_what_bounds_a_figure_stands_beside_it() -> None:
     assert any("more than it can have" in note for note in session.notes)
 
 
+def test_what_the_same_ratio_is_of_arms_that_are_alike_stands_beside_a_figure() -> None:
+    session = Session("isolation", seconds=1, cores=[0], progress=io.StringIO())
+    p99_us = {"alone": [10.0] * 7, isolation.SILENT: [20.0] * 7, **dict.fromkeys(isolation.FLOODS, [30.0] * 7)}
+    p99_us[isolation.SILENT + isolation.AGAIN] = [18.0, 22, 22, 22, 22, 22, 24]
+    isolation.judge(session, {name: [point(1e6, p) for p in each] for name, each in p99_us.items()})
+    beside = session.figures["isolation.flood_over_silent"]["beside"]
+    assert beside[isolation.ITSELF] == pytest.approx(1.1)
+    assert beside[f"{isolation.ITSELF}, 95 % from"] == pytest.approx(0.9)
+    assert beside[f"{isolation.ITSELF}, 95 % to"] == pytest.approx(1.2)
+
+
 def test_the_limits_are_those_that_the_goal_names():
     limits = isolation.NEIGHBOURS["limited"]
     assert (limits.rate_frames_per_s, limits.rate_bytes_per_s) == (50_000, 10_000_000)
