@@ -16,7 +16,7 @@ def copied(what: str, kind: Any) -> np.dtype[Any]:
     import numpy as np
 
     try:
-        dtype = np.dtype(kind)
+        dtype: np.dtype[Any] = np.dtype(kind)
     except (TypeError, ValueError) as error:
         hint = "give one as np.uint64, 'S16', or [('id', 'u4'), ('at', 'f8')]"
         raise CorelaneError(what, f"{kind!r} is no dtype of numpy", hint) from error
