@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic.nic import Nic
+from ..runtime.closing import Single
 from ..runtime.config import AppConfig, MemoryConfig, NetworkConfig
 from ..runtime.errors import ConfigError, CorelaneError, Refused, check
 from ..runtime.peers import Peer
@@ -50,7 +51,7 @@ _LOOK_S = 1.0
 _BEGINS_S = 1.0  # in which a thread that was started begins
 
 
-class Iokernel:
+class Iokernel(Single):
     """An iokernel on a socket path.
 
     uplinks: NICs that lead outside; they stay the caller's and must outlive the iokernel. loop_cpus: CPU of each loop

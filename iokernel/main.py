@@ -327,7 +327,8 @@ def _wait_for_signal(iokernel: Iokernel, watched: Mapping[str, Callable[[], str]
     watched = dict(watched)
     while True:
         caught = signal.sigtimedwait(_STOP_SIGNALS, _LOOK_S)
-        if caught is not None:
+        # One who was stopped and goes on when time is over gets a result of nothing (Python's, after EINTR).
+        if caught is not None and caught.si_signo in _STOP_SIGNALS:
             return caught.si_signo
         check_serves(iokernel)
         for event, look in list(watched.items()):

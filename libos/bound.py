@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..runtime.errors import CorelaneError, check
+from ..runtime.typed import typed
 from ._native import ffi, lib
 from .handlers.batching import BatchProfile, as_c, batching_of
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
@@ -63,12 +64,14 @@ class Bound:
             self.name_function(prepared.pointer, made.name)
         return made
 
+    @typed("name a function")
     def name_function(self, function: Any, name: str) -> None:
         """Say what a function is called that C calls by its address, for the error of a stop that it does not come back
         from. function: the address. Functions that are bound have their names."""
         rc = lib.cl_runtime_name(self.ptr, ffi.cast("void *", function), os.fsencode(name))
         check(rc, f"name a function {name}")
 
+    @typed("set how requests wait")
     def set_batching(self, port: int, *, batch: int | None = None, **how: Any) -> None:
         """Have the handler with `batch` on that UDP port get its requests in another way from now on.
 
@@ -84,6 +87,7 @@ class Bound:
             raise _no_batches("set how requests wait", port)
         check(rc, f"set how requests of UDP port {port} wait", err)
 
+    @typed("tell what batches take")
     def batch_profile(self, port: int) -> BatchProfile:
         """What was measured of the handler with `batch` on that UDP port. Raises CorelaneError if there is none."""
         out = ffi.new("struct cl_udp_batch_profile *")

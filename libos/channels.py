@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.dtypes import copied
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
@@ -29,7 +30,7 @@ class Channel:
 
     def __init__(self, runtime: Any, dtype: Any, capacity: int) -> None:
         self._runtime = runtime
-        self.dtype = np.dtype(dtype)
+        self.dtype = copied("make a channel", dtype)
         out = ffi.new("struct cl_channel **")
         most = f"capacity * {self.dtype.itemsize} bytes are at most 1 GiB, and an element has 1 to 4096 bytes"
         check(lib.cl_channel_new(capacity, self.dtype.itemsize, out), "make a channel", hint=most)

@@ -290,7 +290,7 @@ class Runtime(Adopted, Awaited, Bound, Promising, Scoped, traced.Traced, forked.
         return str(ffi.string(text).decode(errors="replace")).rstrip(",")
 
     def serve(self, *handlers: Any, quiet: bool = False) -> None:
-        """Bind, start, and run until Ctrl-C, SIGTERM or `stop`; then close. Handlers as for `bind`.
+        """Bind, start, and run until Ctrl-C, SIGTERM, `stop` or `close`; then close. Handlers as for `bind`.
 
         Once it serves it says where: as the event "serving" to on_event, or on stderr. quiet: it does not. Raises what
         `stop` raises for a handler that does not come back. If it also keeps the interpreter's lock, the process ends,
@@ -309,8 +309,19 @@ class Runtime(Adopted, Awaited, Bound, Promising, Scoped, traced.Traced, forked.
                 if not quiet:
                     self._say_where()
                 self.wait()
-                self._leave_group()
-                self.stop()
+                self._end_serving()
+
+    def _end_serving(self) -> None:
+        """Leave the group and stop. Another thread may close the runtime meanwhile, or have closed it."""
+        with self._lock:
+            if self._ptr is None:
+                return
+            self._leave_group()
+        try:
+            self.stop()
+        except CorelaneError:
+            if self._ptr is not None:
+                raise
 
     def _say_where(self) -> None:
         both = {kind: ", ".join(map(str, self._ports_of(kind))) for kind in ("UDP", "TCP")}

@@ -167,10 +167,11 @@ class Scoped:
         return made
 
     @typed("make a channel")
+    @typed("make a channel")
     def channel(self, dtype: Any, capacity: int) -> Channel:
         """A channel for `capacity` elements of a numpy dtype, between uthreads and Python threads.
 
-        Raises CorelaneError: elements of more than 4096 bytes, or too many.
+        Raises CorelaneError: elements of more than 4096 bytes, too many, or a dtype that holds Python objects.
         """
         from .channels import Channel
 

@@ -14,7 +14,7 @@ What it owns
     topology.py placement.py    the machine's CPUs; which cores to poll on, and why
     options.py config.py        the configuration file (tracing.py: what of it concerns traces)
     files.py memory_files.py printable.py   files as a whole or not at all; memory files, and text, of other programs
-    layout.py           numpy's view of C structs
+    layout.py dtypes.py         numpy's view of C structs; dtypes whose elements C may copy
     clock.py hist.py memory.py  Python faces of the C above
 
 Threads

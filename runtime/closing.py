@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self, SupportsIndex
 
 
-class Closing:
+class Single:
+    """Base of objects that free something of C's or the kernel's: a copy would free it a second time."""
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """What copy, deepcopy and pickle ask."""
+        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: there is one of what it owns")
+
+
+class Closing(Single):
     """Base of objects that are closed once, by `close` or by leaving a `with`; a second close does nothing."""
 
     def close(self) -> None:

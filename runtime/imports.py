@@ -21,7 +21,12 @@ _LOADERS = (  # Python's own order begins with extension modules, and shout.so, 
 def user_module(what: str, name: str) -> ModuleType:
     """Import a user's module, that of the current folder first. Raises CorelaneError, that `what` cannot be done, for
     whatever the module raises."""
-    come_first()
+    if not all(name.split(".")):
+        raise CorelaneError(what, f"{name!r} is no module's name", "name it as Python does, as in shop.cart")
+    try:
+        come_first()
+    except FileNotFoundError as error:
+        raise CorelaneError(what, "the current folder was removed", "start it in one that is there") from error
     try:
         return importlib.import_module(name)
     except ImportError as error:

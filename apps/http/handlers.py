@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from ...libos._native import lib as libos
 from ...libos.handlers.shape import check_http, name_of
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from ...libos.handlers.compiled import CompiledHandler
 
 LOG_EVERY_S = 10.0
+_COMES = re.compile(r"/[^\x00- \x7f-\U0010ffff?#]*")  # a path in the first line of a request, without its query
 METHODS = {
     "GET": lib.CL_HTTP_TAKES_GET,
     "POST": lib.CL_HTTP_TAKES_POST,
@@ -242,7 +245,7 @@ def _as_bytes(answer: Any) -> tuple[bytes, str, Iterator[bytes | str] | None]:
 
 
 @typed("make a handler of HTTP")
-def _check(*, compiled: bool, type: str, room: int, cache: bool) -> None:
+def _check(*, methods: Iterable[str] | str, compiled: bool, type: str, room: int, cache: bool) -> None:
     if room < 0:
         raise CorelaneError("make a handler of HTTP", f"room is {room}", "give the bytes of its longest answer")
 
@@ -276,7 +279,10 @@ def route(
     what = f"make a handler of {path!r}"
     if callable(path) or not str(path).startswith("/"):
         raise CorelaneError(what, "a path begins with a slash", 'as in @route("/hello")')
-    _check(compiled=compiled, type=type, room=room, cache=cache)
+    if not _COMES.fullmatch(path):
+        comes = quote(path.partition("?")[0], safe="/*%")
+        raise CorelaneError(what, "no request has such a path: they come encoded", f"as in @route({comes!r})")
+    _check(methods=methods, compiled=compiled, type=type, room=room, cache=cache)
     methods = (methods,) if isinstance(methods, str) else tuple(methods)
     if not methods or any(m not in METHODS for m in methods):
         raise CorelaneError(what, f"its methods are {methods}", f"some of {', '.join(METHODS)}")

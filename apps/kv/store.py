@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Literal
 
+from ...runtime.closing import Closing
 from ...runtime.errors import CorelaneError, check
 from ...runtime.typed import typed
 from .._native import ffi, lib
@@ -36,7 +36,7 @@ def _fields(struct: Any) -> dict[str, int]:
     return {name: int(getattr(struct, name)) for name, _ in ffi.typeof(struct).fields}
 
 
-class Store:
+class Store(Closing):
     """A store of bounded memory (apps/kv/store.h). Close it, or use it as a context manager.
 
     memory_bytes: all that it may take, at least 1 MiB a partition; item_max_bytes, index_bytes: 0 for the defaults;
@@ -101,12 +101,6 @@ class Store:
         """Free the memory. Nobody may be using the store. Closing twice is allowed."""
         ptr, self._ptr = self._ptr, ffi.NULL
         lib.cl_kv_delete(ptr)
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def thread(self, number: int = 0) -> Any:
         """The `struct cl_kv_thread *` of a thread, its clock read; raises CorelaneError if there is no such thread."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
+from ...runtime.closing import Closing
 from ...runtime.errors import CorelaneError, check
 from ...runtime.typed import typed
 from .._native import ffi, lib
 
 
-class Engine:
+class Engine(Closing):
     """Databases of typed values in bounded memory (apps/resp/engine.h). Close it, or use it as a context manager.
 
     memory_bytes: all that values and clients may take, 1 MiB at least; policy: maxmemory-policy; password: what AUTH
@@ -130,12 +129,6 @@ class Engine:
         """Free it, with its clients. Closing twice is allowed."""
         ptr, self._ptr = self._ptr, ffi.NULL
         lib.cl_resp_delete(ptr)
-
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 class Client:

@@ -10,6 +10,7 @@ one datagram. Without `reply`, the answer must be the request itself. Importing 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -17,15 +18,27 @@ import numba
 import numpy as np
 from numba import types
 
+from ...libos.handlers.shape import name_of, takes
 from ...runtime.errors import CorelaneError, plain_text
 from .sockload.sockload import Functions
 
 ROOM = 65536
+_CALLED = "it is called as {}(array of uint8, number), and returns an integer"
 _SIGNATURE = types.int64(types.uint64, types.CPointer(types.uint8), types.int64)
 
 
+def _dispatcher(function: Callable[..., Any], what: str) -> Any:
+    """As numba has it. CorelaneError for what cannot be called with an array and a number."""
+    python = getattr(function, "py_func", function)
+    written = inspect.isfunction(python)
+    if written and takes(python, 2):
+        return numba.njit(python) if python is function else function
+    why = f"it takes {inspect.signature(python)}" if written else f"{type(python).__name__} is not written in Python"
+    raise CorelaneError(f"compile {name_of(python)}", why, _CALLED.format(what))
+
+
 def _compiled(function: Callable[..., Any], what: str) -> Any:
-    dispatcher = function if hasattr(function, "py_func") else numba.njit(function)
+    dispatcher = _dispatcher(function, what)
 
     def call(number: Any, data: Any, length: Any) -> Any:
         return dispatcher(numba.carray(data, (length,)), number)
@@ -33,15 +46,14 @@ def _compiled(function: Callable[..., Any], what: str) -> Any:
     try:
         return numba.cfunc(_SIGNATURE)(call)
     except Exception as error:  # numba's own kinds, and what else its passes raise for what they do not expect
-        name = getattr(function, "__name__", what)
         first = plain_text(error).strip().splitlines()
-        hint = f"it is called as {what}(array of uint8, number), and returns an integer"
-        raise CorelaneError(f"compile {name}", first[-1] if first else type(error).__name__, hint) from error
+        why = first[-1] if first else type(error).__name__
+        raise CorelaneError(f"compile {name_of(dispatcher.py_func)}", why, _CALLED.format(what)) from error
 
 
 def compiled(request: Callable[..., Any], reply: Callable[..., Any] | None = None) -> Functions:
     """Both functions as C sees them. CorelaneError if numba cannot compile one."""
-    asking = request if hasattr(request, "py_func") else numba.njit(request)
+    asking = _dispatcher(request, "request")
 
     def same(data: Any, number: Any) -> Any:
         expected = np.empty(ROOM, dtype=np.uint8)

@@ -101,7 +101,7 @@ class Batch:
         except TypeError as error:
             raise CorelaneError(f"run batch function {self.__name__}", str(error)) from error
         kinds = [parameter.kind for parameter in signature.parameters.values()]
-        if self.compiled and inspect.Parameter.VAR_POSITIONAL in kinds:
+        if self.compiled and {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} & set(kinds):
             raise CorelaneError(
                 f"run batch function {self.__name__}", "it takes any number of arguments", "let it take a tuple"
             )
@@ -492,6 +492,8 @@ def start(
     """What Runtime.batch does. spawn: in a scope, which starts what is compiled alone."""
     if isinstance(function, types.MethodType) and isinstance(function.__func__, Batch):
         function, args = function.__func__, (function.__self__, *args)
+    if function is None:  # without one `batch` is a decorator
+        raise CorelaneError("start a job", "None cannot be called", "give a function, and its arguments")
     made = function if isinstance(function, Batch) else batch(function)
     if spawn is not None and not made.compiled:
         why = "it is plain Python, which runs to its end: no cancel reaches it"

@@ -18,7 +18,7 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.errors import NumbaError, UnsupportedBytecodeError
+from numba.core.errors import NumbaError
 from numba.core.extending import intrinsic
 
 from ...runtime import codes
@@ -486,7 +486,9 @@ def _compile(
         # code has none: so what is kept on disk holds for any process.
         probes = what != "classifier"
         entry = numba.cfunc(signature, error_model="numpy", nopython=True, **build.pipeline(probes))(python_entry)
-    except (NumbaError, UnsupportedBytecodeError) as error:
+    except CorelaneError:
+        raise
+    except Exception as error:  # numba's own kinds, and what else its passes raise for what they do not expect
         mend = "mend it, or run it as plain Python with compiled=False" if what != "classifier" else "mend it"
         if "STORE_GLOBAL" in str(error):
             mend = "globals are constants of compiled code: keep what changes in `state`"

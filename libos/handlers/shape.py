@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,13 @@ def takes(function: Callable[..., Any], n: int) -> bool:
     return True
 
 
+def compiles_with(function: types.FunctionType, n: int) -> bool:
+    """Whether numba compiles it for n values: it has n parameters, and none that has a default or takes the rest."""
+    code = function.__code__
+    more = code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    return code.co_argcount == n and not more
+
+
 def check_compiled(what: str, function: Any, names: tuple[str, ...], returns: str) -> None:
     """Raise CorelaneError unless numba can compile it as function(*names) -> returns.
 
@@ -38,7 +46,7 @@ def check_compiled(what: str, function: Any, names: tuple[str, ...], returns: st
     if not inspect.isfunction(function):
         why = f"{type(function).__name__} is no function that numba compiles"
         raise CorelaneError(doing, why, f"{wanted}, or run it as plain Python with compiled=False")
-    if not takes(function, len(names)):
+    if not compiles_with(function, len(names)):
         hint = wanted
         if names == ("state",) or not names:
             hint += ", where every(state=array) gives it a state"
@@ -48,9 +56,8 @@ def check_compiled(what: str, function: Any, names: tuple[str, ...], returns: st
         elif len(names) == 2 and takes(function, 3):
             made_by = "tcp" if names[0] == "data" else "udp"
             hint += f", or give it a state: @libos.{made_by}(port, state=array)"
-        raise CorelaneError(
-            doing, f"it is called with {', '.join(names) or 'nothing'}, and takes {inspect.signature(function)}", hint
-        )
+        own = inspect.signature(function, follow_wrapped=False)
+        raise CorelaneError(doing, f"it is called with {', '.join(names) or 'nothing'}, and takes {own}", hint)
     if returns:
         _check_answers(doing, function, returns, may_be_silent=names[0] == "request")
 

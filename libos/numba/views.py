@@ -24,6 +24,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.datamodel.models import ArrayModel
+from numba.core.errors import LoweringError
 from numba.core.extending import intrinsic, lower_builtin, register_model
 from numba.core.imputils import impl_ret_borrowed
 from numba.np.arrayobj import make_array, populate_array
@@ -127,7 +128,7 @@ def _slice_bounds(context: Any, builder: Any, view: Any, slicety: Any, value: An
 def _setslice(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     viewty, slicety, srcty = sig.args
     if slicety.has_step or srcty.ndim != 1 or srcty.layout != "C" or srcty.dtype != types.uint8:
-        raise NotImplementedError(
+        raise LoweringError(
             "a slice assignment to a packet view takes a contiguous one-dimensional uint8 array and no step"
         )
     view = make_array(viewty)(context, builder, args[0])
@@ -146,7 +147,7 @@ def _setslice(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 def _fillslice(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     viewty, slicety, valty = sig.args
     if slicety.has_step:
-        raise NotImplementedError("a slice assignment to a packet view takes no step")
+        raise LoweringError("a slice assignment to a packet view takes no step")
     view = make_array(viewty)(context, builder, args[0])
     start, size = _slice_bounds(context, builder, view, slicety, args[1])
     value = context.cast(builder, args[2], valty, types.uint8)

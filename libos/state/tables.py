@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.closing import Single
+from ...runtime.dtypes import copied
 from ...runtime.errors import CorelaneError, check
 from ...runtime.typed import typed
 from .._native import ffi, lib
 
 
-class _Owned:
+class _Owned(Single):
     """What C has made. address: for compiled code, as uint64 in a handler's state."""
 
     _ptr: Any = None
@@ -95,14 +97,15 @@ class LruTable(_Owned):
     """A table of at most `capacity` keys and values of numpy dtypes; one more takes the place of the least recent.
 
     shards: spinlocks, a power of two, each with its part of the entries; None: one for 64 entries, 16 at most. With 1
-    it is the least recent of all that goes. Raises CorelaneError: too large (state.h), or shards that cannot be.
+    it is the least recent of all that goes. Raises CorelaneError: too large (state.h), a dtype that holds
+    Python objects, or shards that cannot be.
     """
 
     _delete = staticmethod(lib.cl_lru_delete)
 
     @typed("make an LRU table")
     def __init__(self, capacity: int, key: Any, value: Any, *, shards: int | None = None) -> None:
-        self.key, self.value = np.dtype(key), np.dtype(value)
+        self.key, self.value = (copied("make an LRU table", kind) for kind in (key, value))
         out = ffi.new("struct cl_lru **")
         sizes = (self.key.itemsize, self.value.itemsize, shards or 0)
         fits = 1 <= capacity <= lib.CL_LRU_CAPACITY and 0 <= sizes[2] <= lib.CL_LRU_SHARDS

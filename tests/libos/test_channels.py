@@ -129,6 +129,11 @@ def test_a_python_thread_waits_for_a_time_or_until_an_interrupt(runtime: libos.R
 def test_what_cannot_be(runtime: libos.Runtime) -> None:
     with pytest.raises(CorelaneError, match="an element has 1 to 4096 bytes"):
         runtime.channel("S5000", 1)
+    for kind in (object, dict, [("id", "u4"), ("of", "O")]):  # what was received was freed long before
+        with pytest.raises(CorelaneError, match=r"make a channel: .* is kept as a Python object, which C cannot copy"):
+            runtime.channel(kind, 1)
+    with pytest.raises(CorelaneError, match=r"make a channel: 5 is no dtype of numpy \(give one as np\.uint64"):
+        runtime.channel(5, 1)
     channel = runtime.channel(np.uint8, 1)
     runtime.stop(10)
     with pytest.raises(CorelaneError):

@@ -220,6 +220,27 @@ def test_wait_ends_when_another_thread_stops(serve: Serve) -> None:
     thread.join()
 
 
+def test_serve_ends_when_another_thread_closes() -> None:
+    raised: list[BaseException] = []
+    serving = threading.Event()
+    nic, end = memory_link()
+    runtime = libos.Runtime(nic=nic, address="10.0.0.1/24", on_event=lambda *_: serving.set())
+
+    def serves() -> None:
+        try:
+            runtime.serve(echo_handler("c"))
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=serves)
+    with nic, end:
+        thread.start()
+        assert serving.wait(20)
+        runtime.close()
+        thread.join()
+    assert raised == []
+
+
 @pytest.mark.parametrize("at", ["bind", "start", "wait"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_serve(number: signal.Signals, at: str) -> None:

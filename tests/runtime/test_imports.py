@@ -41,3 +41,17 @@ def test_whatever_it_raises_is_one_error(tmp_path: Path, text: str | None, says:
         (tmp_path / "shop_here.py").write_text(text)
     with pytest.raises(CorelaneError, match=f"^serve shop: {says}"):
         user_module("serve shop", "shop_here")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".shop", "shop.", "shop..cart"])
+def test_a_name_with_nothing_in_it_is_none(name: str) -> None:
+    with pytest.raises(CorelaneError, match=r"^serve shop: '\.*(shop)?\.*(cart)?' is no module's name \(name it"):
+        user_module("serve shop", name)
+
+
+def test_a_folder_that_was_removed_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(CorelaneError, match=r"^serve shop: the current folder was removed \(start it in one"):
+        user_module("serve shop", "shop_here")

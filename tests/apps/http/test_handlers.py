@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -268,6 +269,17 @@ def test_compiled(serve: Serve, tmp_path_factory: pytest.TempPathFactory, monkey
 def test_what_cannot_be_a_handler() -> None:
     with pytest.raises(CorelaneError, match="begins with a slash"):
         route("hello")
+    for path, comes in (
+        ("/a b", "/a%20b"),
+        ("/é/*", "/%C3%A9/*"),
+        ("/a?b=1", "/a"),
+        ("/a#b", "/a%23b"),
+        ("/\0", "/%00"),
+    ):
+        with pytest.raises(CorelaneError, match=rf"they come encoded \(as in @route\('{re.escape(comes)}'\)\)$"):
+            route(path)
+    with pytest.raises(CorelaneError, match=r"methods is 5 \(expected a list, each a text or a text\)"):
+        route("/", methods=5)  # type: ignore[arg-type]
     with pytest.raises(CorelaneError, match="BREW"):
         route("/", methods=("BREW",))
     with pytest.raises(CorelaneError, match="state is for compiled"):

@@ -99,8 +99,13 @@ def test_what_numba_cannot_compile_is_said():
     def opens(out: np.ndarray, number: int) -> int:
         return open("x")
 
-    with pytest.raises(CorelaneError, match=r"compile opens: .*called as request\(array of uint8, number\)"):
+    called = r".*called as request\(array of uint8, number\)"
+    with pytest.raises(CorelaneError, match=r"compile .*opens: .*" + called):
         compiled(opens)
+    with pytest.raises(CorelaneError, match=r"compile .*: it takes \(out\) " + called):
+        compiled(lambda out: 1)
+    with pytest.raises(CorelaneError, match=r"compile len: builtin_function_or_method is not written in Py" + called):
+        compiled(len)
 
 
 def test_a_request_of_no_length_ends_the_run(doubler: int):

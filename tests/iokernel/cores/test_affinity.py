@@ -60,6 +60,14 @@ def test_what_happens_while_an_iokernel_runs_is_told(monkeypatch: pytest.MonkeyP
     assert failed == [1], "what cannot be found out is not asked again"
 
 
+def test_an_iokernel_that_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ^Z and fg, say: continued behind the end of its time, Python's sigtimedwait returns a signal of number 0."""
+    found = iter([SimpleNamespace(si_signo=0), None, SimpleNamespace(si_signo=signal.SIGTERM)])
+    monkeypatch.setattr(signal, "sigtimedwait", lambda *_: next(found))
+    io = SimpleNamespace(failure="")
+    assert main._wait_for_signal(io, {}, lambda *_, **__: None) == signal.SIGTERM
+
+
 def test_evictions_are_told_of_by_application_and_ever_more_rarely() -> None:
     class Kernel:
         counts: ClassVar[dict[tuple[int, str], int]] = {}

@@ -253,6 +253,10 @@ def test_any_number_of_arguments_comes_as_a_tuple(runtime):
     assert total(a, 1, 2, 3) == 7
     with pytest.raises(CorelaneError, match=r"run batch function total: .*let it take a tuple"):
         runtime.batch(total, a, 1, 2, 3)
+    with pytest.raises(CorelaneError, match=r"run batch function .*let it take a tuple"):
+        runtime.batch(lambda **more: 0)
+    with pytest.raises(CorelaneError, match=r"start a job: None cannot be called"):
+        runtime.batch(None)
     assert runtime.batch(total_of, a, (1, 2, 3)).result(30) == 7
     assert runtime.batch(libos.batch(lambda *all: sum(all), compiled=False), 1, 2, 3).result(30) == 6
 

@@ -23,6 +23,12 @@ def test_against_models_and_by_many(c_program: Callable[..., Any], kthreads: int
     c_program("tests/libos/state/c/state.c")(kthreads, mode, seed, 500 if SANITIZED else 5000)
 
 
+def test_a_table_holds_no_python_objects() -> None:
+    for key, value in ((object, np.uint64), (np.uint64, dict), ("u4", [("of", "O")])):
+        with pytest.raises(CorelaneError, match=r"make an LRU table: .* is kept as a Python object, which C cannot"):
+            libos.LruTable(10, key, value)
+
+
 def test_counter_and_bucket() -> None:
     counter = libos.ShardedCounter()
     counter.add(5)
