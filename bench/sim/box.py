@@ -71,8 +71,11 @@ class Ran:
 
     @property
     def stopped(self) -> float:
-        """For how long all kthreads together were stopped, over the time of the run."""
-        return float(self.gaps[:, 2].sum() / max(int(self.ended_ns.max()), 1)) if len(self.gaps) else 0.0
+        """For how long all kthreads together were stopped, over the time of the run. What a gap has after the last
+        request's end does not count."""
+        end = max(int(self.ended_ns.max()), 1)
+        at, _, length = np.reshape(self.gaps, (-1, 3)).T
+        return float((np.minimum(at + length, end) - np.minimum(at, end)).sum() / end)
 
 
 def on_the_box(cores: Sequence[int], load: Recorded) -> Ran:
