@@ -23,7 +23,12 @@ LATER = (
     "2026-11-tracing-and-batches-again-xeon.md",
     "2026-11-ground-and-traces-xeon.md",
 )
-LATER_EPYC = ("2026-11-quiet-hours-epyc.md", "2026-11-quiet-hours-again-epyc.md", "2026-11-evening-epyc.md")
+LATER_EPYC = (
+    "2026-11-quiet-hours-epyc.md",
+    "2026-11-quiet-hours-again-epyc.md",
+    "2026-11-evening-epyc.md",
+    "2026-11-night-epyc.md",
+)
 MOVES = "2026-11-full-run-epyc.md"  # of what taking a core costs
 ONE_LINK = {  # figure: what the note says of the same over one link
     "kv.over_memcached_udp": "times memcached's GETs/s",
