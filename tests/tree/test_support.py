@@ -157,7 +157,7 @@ import signal, subprocess
 from cltest import signals
 
 signals.heed_ignored()
-print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)
 subprocess.run(["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"], check=True)
 """
 
