@@ -185,9 +185,11 @@ class SockLoad:
     def connect(self) -> None:
         """Open all connections. CorelaneError if one cannot be opened. A KeyboardInterrupt ends it at once."""
         with ThreadPoolExecutor(1) as pool:
+            pool.submit(int).result()  # an interrupt while it begins a thread loses that: then it does nothing of C's
             try:
                 rc = pool.submit(lib.cl_sockload_connect, self.ptr, self._err).result()
             except KeyboardInterrupt:
+                pool.shutdown(wait=False, cancel_futures=True)
                 lib.cl_sockload_abort(self.ptr)
                 raise
         hint = "is the server running there, and does it allow so many connections? see also `ulimit -n`"

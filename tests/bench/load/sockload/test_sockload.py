@@ -72,6 +72,23 @@ def test_an_interrupt_ends_connecting():
             thread.join(20)
 
 
+def test_an_interrupt_while_the_thread_begins_leaves_none_that_connects(monkeypatch: pytest.MonkeyPatch):
+    """It would go on when the load is closed, and its memory freed."""
+
+    def start(thread: threading.Thread) -> None:
+        begin(thread)
+        time.sleep(0.05)  # so long it may connect
+        raise KeyboardInterrupt
+
+    begin = threading.Thread.start
+    with socket.create_server(("127.0.0.1", 0)) as server, SockLoad(asked(server.getsockname()[1])) as load:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with pytest.raises(KeyboardInterrupt):
+            load.connect()
+        monkeypatch.undo()
+        assert load.open == 0
+
+
 def test_everything_is_answered_and_counted(reference: Reference):
     result = run(reference.port, udp=reference.udp, records=1 << 14, drain_s=20.0)
     c = result.counts
