@@ -14,6 +14,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from cltest import CBuild, CompileError, ProgramFailed, cbuild, soak, wait_until
 from cltest.cbuild import ROOT, setup_py
+from cltest.mutants import Model
 from cltest.planted import Planted, all_in_one
 
 
@@ -192,11 +193,12 @@ def test_make_names_what_is_missing(tmp_path):
 
 
 def test_every_other_soak_is_of_code_that_changed():
-    model = ModuleType("model")
-    model.OWN = {"CEDE_C": "libos/sched/cede.c"}
+    model, of_its_own = ModuleType("model"), ModuleType("of_its_own")
+    model.MODEL = Model("cede_model.c", {"CEDE_C": "libos/sched/cede.c"}, (), {}, variable="mutant")
+    of_its_own.MODEL = of_its_own.OWN = 7  # names that a test uses for something else
     homes = ["libos/net", "iokernel/cores", "apps/kv", "cli", "drivers/port"]
     items = {home: SimpleNamespace(path=ROOT / "tests" / home / "test_x.py") for home in homes}
-    items["iokernel/cores"].module = model
+    items["iokernel/cores"].module, items["cli"].module = model, of_its_own
 
     def order(seed: int, *changed: str) -> list[str]:
         names = {id(item): home for home, item in items.items()}

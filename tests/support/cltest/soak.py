@@ -21,6 +21,8 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from .mutants import Model
+
 ROOT = Path(__file__).resolve().parents[3]
 SOAK_S = float(os.environ.get("CORELANE_SOAK_S") or 0)
 TOTAL_S = float(os.environ.get("CORELANE_SOAK_TOTAL_S") or 0)
@@ -85,7 +87,8 @@ def changed_lately() -> list[str]:
 def _folders(item: pytest.Item) -> set[str]:
     """Of what a test is about: its own, of which it is the mirror, and those of the sources that a model compiles."""
     own = item.path.parent.relative_to(ROOT)
-    sources = getattr(getattr(item, "module", None), "OWN", {}).values()
+    model = getattr(getattr(item, "module", None), "MODEL", None)
+    sources = model.own.values() if isinstance(model, Model) else ()
     return {str(own), str(own / "c"), str(own.relative_to("tests")), *(str(PurePath(s).parent) for s in sources)}
 
 
