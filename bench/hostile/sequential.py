@@ -10,9 +10,10 @@ so that the time goes to those of which it is not known. What is certain:
     above    that the goal is missed takes one attack, and each of many may seem to harm by chance. So the error is that
              of any of them, ERROR, over all attacks and all looks together.
 
-A turn's p99 is the median of its windows', since the machine's pauses make that of all its requests another one in each
-turn. What comes in few windows is not in it. So an attack is above the goal, too, if the p99 of whole turns is so for
-certain; and that ratio stands beside.
+A turn's p99 is the geometric mean of the middle half of its windows'. The machine's pauses are in few windows, so they
+are not in it. It is no median: of neighbours that disturb about half of the windows a median is now that of the calm
+ones and now that of the others, 40 times as much. What an attack does in few windows is not in it either. So an attack
+is above the goal, too, if the p99 of whole turns is so for certain; and that ratio stands beside.
 
 The machine is looked at before a round and after it, by the canary alone. A round around which it lost more of a core
 than a run may lose does not count and is taken again; what any arm gave does not matter to that.
@@ -50,9 +51,12 @@ class Turn:
 
     @property
     def p99_us(self) -> float:
-        """The median of its windows': a pause of the machine is in few of them."""
-        windows = self.point.window_p99_us
-        return statistics.median(windows) if windows else self.point.p99_us
+        """Of its windows, the geometric mean of the middle half."""
+        windows = sorted(self.point.window_p99_us)
+        if not windows:
+            return self.point.p99_us
+        left_out = math.ceil(len(windows) / 4) if len(windows) > 2 else 0
+        return statistics.geometric_mean(windows[left_out : len(windows) - left_out])
 
 
 Arms = Mapping[str, Callable[[], Turn]]

@@ -119,10 +119,22 @@ def test_a_pair_whose_other_turn_lost_requests_is_left_out() -> None:
     assert ratio.value == one.of_all == float("inf")
 
 
-def test_a_turn_is_its_middle_window() -> None:
+def test_a_turn_is_its_middle_windows() -> None:
     point = Point(1e3, 1e3, 100, 100, p99_us=900.0, window_p99_us=(10.0, 12.0, 5000.0))
     assert Turn(point).p99_us == 12
     assert Turn(Point(1e3, 1e3, 100, 100, p99_us=900.0)).p99_us == 900
+
+
+def test_a_turn_half_disturbed_is_close_to_one_a_little_less_so() -> None:
+    """A median is 80 of one and 4000 of the other."""
+
+    def p99_us(disturbed: int) -> float:
+        windows = (80.0,) * (17 - disturbed) + (4000.0,) * disturbed
+        return Turn(Point(1e3, 1e3, 100, 100, p99_us=900.0, window_p99_us=windows)).p99_us
+
+    assert p99_us(4) == pytest.approx(80)
+    assert p99_us(13) == pytest.approx(4000)
+    assert all(1 <= p99_us(n + 1) / p99_us(n) < 1.8 for n in range(17))
 
 
 def test_harm_in_few_windows_of_each_turn_is_above_the_goal() -> None:
