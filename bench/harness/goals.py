@@ -166,7 +166,7 @@ GOALS: dict[str, Goal] = _table(
         1.5,
         "at most",
         "x",
-        "victim's p99 (middle of its 10 ms windows) under the worst attack / alone; two cores: / beside neighbours as busy",
+        "victim's p99 (middle 10 ms windows) under the worst attack / alone; two cores: / beside neighbours as busy",
     ),
     Goal("hostile.attach_ms", 100.0, "at most", "ms", "longest time that an honest application's attach took"),
     Goal("memory.used_over_needed", 1.5, "at most", "x", "PSS of idle application and iokernel / rings and buffers"),
