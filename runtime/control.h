@@ -15,17 +15,16 @@
  *   connect, STATS            ->
  *                             <-         STATS_REPLY: header and a JSON text; any number of times on one connection
  *
- *   connect, POLICY           ->         have another policy decide who gets the cores; for the iokernel's user and
- *   root
+ *   connect, POLICY           ->         have another policy decide who gets the cores; for root and the iokernel's
+ *                                        user
  *                             <-         POLICY_OK, or REFUSE with what its trial found
  *   connect, AREA             ->         list, make, grow, delete or open a storage area (docs/storage.md)
  *                             <-         AREA_OK: header and a JSON text, when opening with a descriptor; or REFUSE.
- *                             What was
- *                                        opened is the client's until the socket ends
+ *                                        What was opened is the client's until the socket ends
  *
  *   connect, MOVES            ->         where cores are managed: what a loop has logged of their moves
  *                             <-         MOVES_OK, with entries (struct cl_io_move, iokernel.h); or REFUSE. Any number
- *                             of times
+ *                                        of times
  *
  *   connect, TRACE            ->         an application's trace segment (trace.h), and how it is to be traced from now
  *                                        on; for its own user, root and the iokernel's user

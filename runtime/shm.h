@@ -3,8 +3,7 @@
  * Two memory files a registration:
  *
  *   arena   one sealed memfd an application: header, one block of lines a kthread, rx and tx rings, packet buffers.
- *   Both
- *           map it writable. Applications never see each other's arenas.
+ *           Both map it writable. Applications never see each other's arenas.
  *   state   one memfd an iokernel: its sleeping flags, heartbeats, the owner of each core. Applications get a
  *           descriptor that can be mapped read-only only (F_SEAL_FUTURE_WRITE).
  *

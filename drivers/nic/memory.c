@@ -34,10 +34,9 @@ struct tx_side {              /* user: the thread that sends on the queue */
 
 /* word:   written by the queue's user and by whoever wakes it.
  * sleeps: whether the user has ever slept. Writer: the user, once; readers: senders, relaxed. Set before the first
- * sleep and
- *         followed by a barrier on all threads: a sender whose read of `sleeps` came before that barrier has its
- *         frames visible after it, where the user re-checks; one whose read comes after it sees the 1, and fences from
- *         then on. */
+ *         sleep, and followed by a barrier on all threads. A sender whose read of `sleeps` came before that barrier has
+ *         its frames visible after it, where the user re-checks; one whose read comes after it sees the 1, and fences
+ *         from then on. */
 struct park_side {
     uint32_t word;
     uint32_t sleeps;

@@ -5,10 +5,10 @@
  * older than what is in the list, and a ring that has run empty is refilled from the list.
  *
  *   head   taken up to here. Writers: owner and thieves by CAS; readers: all.
- *   tail   pushed up to here. Writer: owner (release: the slot and the uthread's saved context come before); readers:
- *   all. ring   writer: owner, only between tail and head + 256; readers: all. A thief copies slots first and then wins
- *   or loses
- *          them by the CAS on head: a slot can have been overwritten only if head has moved on.
+ *   tail   pushed up to here. Writer: owner (release: the slot and the uthread's saved context come before). Readers:
+ *          all.
+ *   ring   writer: owner, only between tail and head + 256; readers: all. A thief copies slots first, and then wins or
+ *          loses them by the CAS on head: a slot can have been overwritten only if head has moved on.
  *   list   guarded by the lock; its length is also read without it.
  * Positions are 32 bits; a thief that sleeps between its load and its CAS while exactly 2^32 uthreads pass would be
  * fooled.

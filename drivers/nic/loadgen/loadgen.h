@@ -21,7 +21,7 @@
  *
  * Threads: one thread (the poller of the NIC, or the client thread) calls due, generate and receive. Any other thread
  * starts a run, waits for it and then reads the results; the words between them are in struct cl_loadgen
- * (load/engine.h).
+ * (engine.h).
  *
  * Files: load/arrivals (gaps), load/zipf, load/random, load/wire (frames, ARP), load/echo, load/memcached, load/engine
  * (schedule, accounting), load/nic, load/client.

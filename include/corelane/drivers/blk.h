@@ -4,10 +4,9 @@
  * the submit that takes it to the poll that returns it, and so does its buffer:
  *
  *   submit  takes the first `returned` requests; the rest stay the caller's (depth requests are in flight already). One
- *   call
- *           is one doorbell. A request that makes no sense is taken, too, and comes back with -EINVAL or -ERANGE.
- *   poll    gives back requests that are done, in any order, with their result: 0, or -errno. A request is whole or
- *   failed.
+ *           call is one doorbell. A request that makes no sense is taken, too, and comes back with -EINVAL or -ERANGE.
+ *   poll    gives back requests that are done, in any order, with their result: 0, or -errno. A request is whole, or
+ *           it failed.
  *
  * Durability. No order holds between requests in flight, be they of one queue or of several. A write that is done is
  * seen by every read submitted later. It survives a crash only when it carried CL_BLK_DURABLE, or when a flush

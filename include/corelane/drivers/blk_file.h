@@ -1,20 +1,19 @@
 /* A file or a raw block device as a block device of ours: io_uring with direct I/O, or, where that is refused, less.
  *
  *   engine    uring: one ring a queue, the file and the memory given to register_memory registered with it. Submit
- *   fills the ring and
- *             enters the kernel once, or not at all with a polling kernel thread (sqpoll). Completions are read from
- *             the ring without a system call, unless the kernel says that it holds some back for the next entry.
+ *             fills the ring and enters the kernel once, or not at all with a polling kernel thread (sqpoll).
+ *             Completions are read from the ring without a system call, unless the kernel says that it holds some back
+ *             for the next entry.
  *             threads: a few worker threads a queue that call pwritev2 and preadv2, where io_uring is refused (an old
  *             kernel, a container's filter, kernel.io_uring_disabled), and through the page cache.
  *   direct    O_DIRECT, so that a write goes to the disk and to nothing else. Where the file system refuses it, through
- *   the page cache;
- *             then reads may come from memory, and writes that are not durable stay there. Requests that are to be
- *             durable take turns there, since the kernel tells of a write that failed once, and not to whom it belongs.
- *             So where a loop device without direct I/O is below, which takes O_DIRECT all the same.
+ *             the page cache; then reads may come from memory, and writes that are not durable stay there. Requests
+ *             that are to be durable take turns there, since the kernel tells of a write that failed once, and not to
+ *             whom it belongs. So where a loop device without direct I/O is below, which takes O_DIRECT all the same.
  *   durable   a write with RWF_DSYNC, or, where that is refused, a write linked to an fdatasync.
  *   failed    a flush or durable write that fails ends all that is to be durable, on all queues: further durable writes
- *   and flushes
- *             have the same answer until the file is opened anew. Reads, and writes that are not durable, go on.
+ *             and flushes have the same answer until the file is opened anew. Reads, and writes that are not durable,
+ *             go on.
  *
  * What came of it, and why, is in cl_blk_file_info.
  *

@@ -10,8 +10,7 @@
  *             first 22 payload bytes of a UDP datagram share one line. stride is an odd number of lines: with a power
  *             of two the first lines of all buffers would compete for a few sets of the L1 cache.
  *   threads   queue q of an end has one user at a time; rx state and tx state of a queue are apart, so that a sibling
- *   may
- *             receive while the owner sends (under the owner's receive lock).
+ *             may receive while the owner sends (under the owner's receive lock).
  *   waking    a sender must check whether the receiver sleeps after its frames are visible, which takes a fence that
  *             waits for every store under way: some 100 ns. Nobody pays it for a queue that has never slept: the first
  *             wait of a queue says that it sleeps from now on, and makes every thread of the process pass a barrier
@@ -19,8 +18,7 @@
  *   full      `drop_when_full` 0: back-pressure, tx_burst takes fewer frames and nothing is ever lost; 1: as hardware,
  *             the frame is dropped and counted as rx_dropped_ring_full at the receiving queue.
  *   closing   ends close separately, in any order. The end that stays sees `gone`, is woken, receives what was under
- *   way,
- *             and what it sends from then on is freed and counted as tx_dropped_error.
+ *             way, and what it sends from then on is freed and counted as tx_dropped_error.
  *
  * Does not deal with: other processes (that is the port driver), more than two ends, MAC filtering, checksum offload.
  * Tests: tests/drivers/nic/test_nic.py (common suite), test_memory.py, c/memory_stress.c. */

@@ -9,42 +9,37 @@
  * pumps, so that a simulation drives the same code that a server runs. One thread at a time is inside calls on one log.
  * Code on uthreads uses log_shared.h, which brings a lock and waits.
  *
- * What is where (start reading at libos/storage/log/append.c):
- *   libos/storage/log/disk.h      what lies on the device
- *   libos/storage/log/internal.h  the structures
- *   libos/storage/log/append.c    submit, flushes and when they go, acknowledgement
- *   libos/storage/log/view.c      what is durable: where each record lies; applying a flush, live and in recovery alike
- *   libos/storage/log/recover.c   open: the flushes one after another, and where they end; libos/storage/log/recover.h
- *   says which other files are its steps confirm.c   having the device say what was acknowledged
+ * What is where, in libos/storage/log (start reading at append.c):
+ *   disk.h      what lies on the device
+ *   internal.h  the structures
+ *   log.c       format, open, pump, close
+ *   append.c    submit, flushes and when they go, acknowledgement
+ *   view.c      what is durable: where each record lies; applying a flush, live and in recovery alike
+ *   recover.c   open: the flushes one after another, and where they end. recover.h says which other files are its steps
+ *   confirm.c   having the device say what was acknowledged
  *   grow.c      taking into use what an area grew by
  *   repack.c    copying what is kept to the end of the ring, so that what lies between is free
- *   libos/storage/log/super.c     the two superblocks: trim, epoch, the snapshot's commit
- *   libos/storage/log/snapshot.c  snapshots
- *   libos/storage/log/cursor.c    reading
- *   log.c           format, open, pump, close
+ *   super.c     the two superblocks: trim, epoch, the snapshot's commit
+ *   snapshot.c  snapshots
+ *   cursor.c    reading
  *
  * Caveats, the failure modes first:
- *   - A write or flush that fails ends the log: that append and all later ones answer the error, none is tried again,
- *   and only
- *     opening it anew, which reads what is there, gives a log that takes appends. A full area is not that: -ENOSPC at
- *     submit, before anything is written.
+ *   - A write or flush that fails ends the log: that append and all later ones answer the error, and none is tried
+ *     again. Only opening it anew, which reads what is there, gives a log that takes appends. A full area is not that:
+ *     -ENOSPC at submit, before anything is written.
  *   - An append that answered an error, or nothing because of a crash, may be in the log when it is opened again. It is
- *   then
- *     there whole, and everything before it is.
+ *     there whole then, and everything before it is.
  *   - Records past a damaged one are never given out. Open refuses a log with damage before its end, unless it is told
- *   to cut
- *     there, and then what followed is gone. A block that the device cannot read is damage where a flush is or is to be
- *     expected, and behind a torn one, for it may hide what proves damage. Elsewhere it is reported, and, if it is
+ *     to cut there; then what followed is gone. A block that the device cannot read is damage where a flush is or is to
+ *     be expected, and behind a torn one, for it may hide what proves damage. Elsewhere it is reported, and, if it is
  *     free, written over by the open.
- *   - Damage in a flush that was acknowledged just before a crash looks like a write that was torn, for nothing on the
- *   device says
- *     yet that it had been acknowledged: it is taken for the end of the log. The device says so once a later flush, a
+ *   - Damage in a flush that was acknowledged just before a crash looks like a torn write: nothing on the device says
+ *     yet that it had been acknowledged, so it is taken for the end of the log. The device says so once a later flush, a
  *     close or, config.confirm_ns after the acknowledgement, a superblock of its own is durable (confirm.c). That takes
  *     a pump at the time of cl_log_next_ns: who pumps only when he appends has the window open between his calls.
  *   - A device that says "durable" and lies is believed.
  *   - One owner at a time: a second open of a device is refused (-EBUSY). The core cannot see a second device over the
- *   same blocks, nor a
- *     second process: the file device locks its file (blk_file.h).
+ *     same blocks, nor a second process: the file device locks its file (blk_file.h).
  *   - A flush begins on a fresh block of 4096 bytes, so a lone record of 100 bytes takes 4096. */
 #ifndef CORELANE_LIBOS_LOG_H
 #define CORELANE_LIBOS_LOG_H
