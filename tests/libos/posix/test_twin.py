@@ -21,7 +21,7 @@ def sequences_of(program: str) -> list[str]:
 
 
 COMPARED = "calls epolls datagrams control holds again left ports pipes forms worlds streams limits interrupted found"
-COMPARED += " amounts past asks across huge nowhere"
+COMPARED += " amounts past asks across huge nowhere wild"
 SEQUENCES = [(program, sequence) for program in COMPARED.split() for sequence in sequences_of(program)]
 
 
