@@ -1,5 +1,5 @@
-/* Messages where the program has them, which may be no memory: recvmsg, sendmsg, recvmmsg and sendmmsg, of both kinds of
- * sockets (net/socket.c: ___sys_recvmsg, do_recvmmsg, ___sys_sendmsg, __sys_sendmmsg). */
+/* Messages where the program has them, which may be no memory: recvmsg, sendmsg, recvmmsg and sendmmsg, of both kinds
+ * of sockets (net/socket.c: ___sys_recvmsg, do_recvmmsg, ___sys_sendmsg, __sys_sendmmsg). */
 #include "memory.h"
 #include "posix.h"
 #include "waits.h"

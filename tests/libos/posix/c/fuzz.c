@@ -4,8 +4,8 @@
  *   fuzz ADDRESS SEED STEPS
  *
  * Each call is made by one of three threads, one at a time. What is drawn: fuzz_streams.h, fuzz_datagrams.h,
- * fuzz_names.h, fuzz_waits.h, fuzz_wild.h; what is known of the sockets: fuzz_model.h. Nothing that would wait is called
- * in a way that waits. */
+ * fuzz_names.h, fuzz_waits.h, fuzz_wild.h; what is known of the sockets: fuzz_model.h. Nothing that would wait is
+ * called in a way that waits. */
 #include "fuzz_datagrams.h"
 #include "fuzz_wild.h"
 

@@ -1,5 +1,5 @@
-/* Pointers to no memory, as the program that draws calls gives them to calls (fuzz.c): those fail, and but for a datagram
- * and a connection that is to be accepted nothing is lost. */
+/* Pointers to no memory, as the program that draws calls gives them to calls (fuzz.c): those fail, and but for a
+ * datagram and a connection that is to be accepted nothing is lost. */
 #ifndef TESTS_LIBOS_POSIX_FUZZ_WILD_H
 #define TESTS_LIBOS_POSIX_FUZZ_WILD_H
 
