@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUSY_MOST 256     /* times that somebody else works on a connection that is ready, and is helped to get done */
-#define LOOK_BYTES 4096   /* of the memory for a read, until that is filled: most bring less than there is room for */
+#define BUSY_MOST 256   /* times that somebody else works on a connection that is ready, and is helped to get done */
+#define LOOK_BYTES 1024 /* of the memory for a read, at least, until that is filled: most bring less than fits */
+#define PAGE_BYTES 4096
 #define LINUX_PIECE 32768 /* that Linux takes from a program at once (net/core/sock.c: SKB_FRAG_PAGE_ORDER) */
 
 struct transfer {
@@ -40,11 +41,16 @@ static void transfer_now(void *arg)
         t->rc = cl_stream_readv(t->stream, vec, t->n, 0);
 }
 
+static bool has_nothing(const struct transfer *t)
+{
+    return !t->out && !cl_stream_ready(t->stream) && cl_posix_keeps();
+}
+
 /* As much as goes without waiting. -EAGAIN: nothing does. Who keeps a kthread turns it when he waits, and need not look
  * closer at what nobody has told of: servers read until there is no more. */
 static int64_t transfer_some(struct transfer *t)
 {
-    if (!t->out && !cl_stream_ready(t->stream) && cl_posix_keeps())
+    if (has_nothing(t))
         return -EAGAIN;
     for (unsigned i = 0;; i++) {
         int rc = t->out ? cl_posix_run_sender(transfer_now, t, t->stream) : cl_posix_run(transfer_now, t);
@@ -89,32 +95,39 @@ static CL_NOINLINE int64_t read_less(struct cl_posix_socket *s, struct transfer 
     return cl_posix_socket_info(s, &info) || info.to_read > room ? -EFAULT : transfer_head(t, room);
 }
 
-/* More than LOOK_BYTES into one piece: the rest if those are filled. */
-static int64_t read_much(struct transfer *t)
+/* Into one piece, whose first `looked` bytes are there: into the rest if those are filled. */
+static int64_t read_much(struct transfer *t, int64_t looked)
 {
-    struct iovec part = {t->vec->iov_base, LOOK_BYTES};
+    struct iovec part = {t->vec->iov_base, (size_t)looked};
     struct transfer first = *t;
     first.vec = &part;
     int64_t rc = transfer_some(&first);
-    if (rc < LOOK_BYTES)
+    if (rc < looked)
         return rc;
-    part = (struct iovec){(char *)t->vec->iov_base + LOOK_BYTES, t->vec->iov_len - LOOK_BYTES};
+    part = (struct iovec){(char *)t->vec->iov_base + looked, t->vec->iov_len - (size_t)looked};
     part.iov_len = cl_posix_writable(part.iov_base, part.iov_len);
     int64_t more = part.iov_len ? transfer_some(&first) : 0;
     return rc + cl_max(more, (int64_t)0);
 }
 
+/* To the end of a page, or of the next one. */
+static int64_t first_look(const void *p)
+{
+    int64_t left = PAGE_BYTES - (int64_t)((uintptr_t)p % PAGE_BYTES);
+    return left < LOOK_BYTES ? left + PAGE_BYTES : left;
+}
+
 /* transfer_some; of a read, into memory that may not be there. */
 static int64_t transfer_safely(struct cl_posix_socket *s, struct transfer *t)
 {
-    if (t->out || t->own)
+    if (t->out || t->own || has_nothing(t))
         return transfer_some(t);
     int64_t sum = cl_linux_bytes(t->vec, t->n);
-    bool much = t->n == 1 && !t->peek && sum > LOOK_BYTES;
-    int64_t looked = much ? LOOK_BYTES : sum, room = cl_posix_pieces_writable(t->vec, t->n, looked);
+    int64_t looked = t->n == 1 && !t->peek ? cl_min(sum, first_look(t->vec->iov_base)) : sum;
+    int64_t room = cl_posix_pieces_writable(t->vec, t->n, looked);
     if (cl_unlikely(room < looked))
         return read_less(s, t, room);
-    return much ? read_much(t) : transfer_some(t);
+    return looked < sum ? read_much(t, looked) : transfer_some(t);
 }
 
 /* Why it is over is told once; then it is just over. */

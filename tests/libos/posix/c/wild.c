@@ -388,10 +388,15 @@ static const char *which(const struct sigaction *a)
                                          : "?";
 }
 
+int __sigaction(int number, const struct sigaction *action, struct sigaction *old); /* libc's other name */
+
 static void say_set(const char *what)
 {
-    struct sigaction now;
+    struct sigaction now, same;
     sigaction(SIGSEGV, NULL, &now);
+    __sigaction(SIGSEGV, NULL, &same);
+    if (same.sa_sigaction != now.sa_sigaction)
+        printf("by its other name: %s\n", which(&same));
     printf("%s: %s, flags %x, blocks %d\n", what, which(&now), (unsigned)now.sa_flags,
            sigismember(&now.sa_mask, SIGUSR1));
 }
