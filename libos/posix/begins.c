@@ -1,6 +1,7 @@
 /* What connections begin with: the options of their listener. Linux makes a connection's socket of its listener's
  * (net/core/sock.c: sk_clone_lock); here its placeholder is a new one, which is given each of them. */
 #include "linux.h"
+#include "memory.h"
 #include "socket.h"
 
 #include <netinet/in.h>
@@ -49,7 +50,7 @@ static bool is_handed_on(int level, int name)
 int cl_posix_begins_with(struct cl_posix_socket *s, int level, int name, const void *value, socklen_t len)
 {
     if (level == IPPROTO_TCP && name == TCP_CONGESTION)
-        len = cl_min(len, (socklen_t)MOST_BYTES); /* a name, in any room */
+        len = (socklen_t)cl_posix_readable(value, cl_min(len, (socklen_t)MOST_BYTES)); /* a name, in any room */
     if (!is_handed_on(level, name) || !value || len > MOST_BYTES)
         return 0;
     struct cl_posix_given *fresh = calloc(1, sizeof *fresh), **at = &s->given;

@@ -2,6 +2,7 @@
  * (net/ipv4/udp.c, net/ipv6/udp.c); and from which of our addresses one is to be sent, of which there is one. */
 #include "datagrams.h"
 #include "linux.h"
+#include "memory.h"
 #include "names.h"
 
 #include <netinet/in.h>
@@ -47,6 +48,8 @@ static void put(struct msghdr *m, size_t *used, int level, int type, const void 
     if (left < sizeof c)
         return;
     char *at = (char *)m->msg_control + *used;
+    if (!cl_posix_can_write(at, c.cmsg_len))
+        return; /* the call goes on */
     memcpy(at, &c, sizeof c);
     memcpy(at + CMSG_LEN(0), value, c.cmsg_len - CMSG_LEN(0));
     *used += cl_min((size_t)CMSG_SPACE(bytes), left);

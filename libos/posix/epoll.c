@@ -5,6 +5,7 @@
 #include "family.h"
 #include "kthreads.h"
 #include "linux.h"
+#include "memory.h"
 #include "waits.h"
 
 #include <corelane/libos/sched.h>
@@ -128,7 +129,8 @@ int cl_posix_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s) /* it has gone meanwhile: Linux knows */
         return (int)cl_linux(SYS_epoll_ctl, epfd, op, fd, event);
-    int rc = op < EPOLL_CTL_ADD || op > EPOLL_CTL_MOD ? -EINVAL : !event && op != EPOLL_CTL_DEL ? -EFAULT : 0;
+    bool nowhere = op != EPOLL_CTL_DEL && !cl_posix_can_read(event, sizeof *event);
+    int rc = nowhere ? -EFAULT : op < EPOLL_CTL_ADD || op > EPOLL_CTL_MOD ? -EINVAL : 0;
     if (rc == 0 && (rc = epoll_of(epfd, &e)) == 0) {
         rc = cl_posix_watch(&e->set, s, op, epfd, fd, event);
         int unused;
@@ -169,10 +171,25 @@ static int all_events(int epfd, struct epoll_event *events, int n, int64_t ns, c
     return (int)cl_linux(SYS_epoll_pwait, epfd, events, n, ms, mask, SIGNALS_BYTES);
 }
 
+/* Linux cannot tell of the first: whether that is of the program's. */
+static CL_NOINLINE int events_nowhere(struct epoll *e, int epfd)
+{
+    struct epoll_event some[CL_SCHED_MAX_KTHREADS + 2];
+    int found = all_events(epfd, some, CL_SCHED_MAX_KTHREADS + 2, 0, NULL);
+    return found > 0 && without_own(e, epfd, some, found) ? -EFAULT : cl_min(found, 0);
+}
+
+/* Of what all_events has found. */
+static int of_program(struct epoll *e, int epfd, struct epoll_event *events, int found)
+{
+    if (cl_unlikely(found == -EFAULT))
+        return events_nowhere(e, epfd);
+    return found <= 0 ? found : without_own(e, epfd, events, found);
+}
+
 static int ask_linux(struct epoll *e, int epfd, struct epoll_event *events, int n, int64_t ns, const sigset_t *mask)
 {
-    int found = all_events(epfd, events, n, ns, mask);
-    return found <= 0 ? found : without_own(e, epfd, events, found);
+    return of_program(e, epfd, events, all_events(epfd, events, n, ns, mask));
 }
 
 /* Have the descriptor of the kthread among those for which we sleep. */
@@ -210,7 +227,7 @@ static int sleep_now(struct epoll *e, int epfd, struct epoll_event *events, int 
     }
     if (beside && found == 0)
         found = all_events(epfd, events, n, 0, mask);
-    return found <= 0 ? found : without_own(e, epfd, events, found);
+    return of_program(e, epfd, events, found);
 }
 
 static int sleep_for_both(struct epoll *e, int epfd, struct epoll_event *events, int n, uint64_t deadline_ns,
@@ -245,7 +262,7 @@ static int wait_for_both(struct epoll *e, int epfd, struct epoll_event *events, 
         if (cl_load_relaxed(&e->holds))
             (void)cl_posix_lent_look();
         int ours = cl_posix_collect(&e->set, events, n), theirs = 0;
-        if (ours == n || (ours && !look_at_linux(e)))
+        if (ours == n || ours < 0 || (ours && !look_at_linux(e)))
             return ours;
         bool over = cl_posix_left(deadline_ns) == 0;
         if (ours || over || (again && spins % SPINS_EVERY == 0))
@@ -295,6 +312,10 @@ int cl_posix_epoll_wait(int epfd, struct epoll_event *events, int n, int64_t tim
     struct epoll *e = (struct epoll *)cl_posix_get(epfd, CL_POSIX_EPOLL);
     if (!e)
         return cl_posix_kind(epfd) == CL_POSIX_SOCKET ? -EINVAL : -EBADF;
+    if (cl_linux_is_outside(events, (size_t)n * sizeof *events)) {
+        cl_posix_put(&e->object);
+        return -EFAULT;
+    }
     uint64_t deadline_ns = cl_posix_deadline(timeout_ns);
     bool has_ours = cl_load_relaxed(&e->set.all) || (cl_load_relaxed(&e->holds) && cl_posix_lent_look());
     if (cl_posix_is_forked())

@@ -28,6 +28,13 @@ static inline int64_t cl_linux_bytes(const struct iovec *vec, int64_t n)
     return (int64_t)sum;
 }
 
+/* No program has memory there: Linux looks no further (access_ok). */
+static inline bool cl_linux_is_outside(const void *p, size_t len)
+{
+    uintptr_t at = (uintptr_t)p;
+    return (int64_t)at < 0 || (int64_t)(at + len) < 0 || at + len < at;
+}
+
 /* What Linux says of n pieces that no memory has, before it looks at the socket; of one it takes as much as a call goes
  * (lib/iov_iter.c: __import_iovec). */
 static inline int cl_linux_check(const struct iovec *vec, int64_t n)
@@ -38,9 +45,11 @@ static inline int cl_linux_check(const struct iovec *vec, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         if ((int64_t)vec[i].iov_len < 0)
             return -EINVAL;
-        outside |= (int64_t)((uintptr_t)vec[i].iov_base + vec[i].iov_len) < 0;
+        size_t len = vec[i].iov_len;
+        outside |=
+            cl_linux_is_outside(vec[i].iov_base, n == 1 && len > CL_LINUX_CALL_BYTES ? CL_LINUX_CALL_BYTES : len);
     }
-    return outside && n > 1 ? -EFAULT : 0;
+    return outside ? -EFAULT : 0;
 }
 
 #endif

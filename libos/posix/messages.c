@@ -2,6 +2,7 @@
 #include "datagrams.h"
 #include "kthreads.h"
 #include "linux.h"
+#include "memory.h"
 #include "names.h"
 #include "waits.h"
 
@@ -85,20 +86,13 @@ static int64_t wait_for_one(struct cl_posix_socket *s, struct reception *r, int 
 
 /* One piece for all of the caller's: his own if he has one, else DATAGRAM_BYTES on the heap, as of the size of his
  * stack nothing is known. NULL: there is no memory. */
-static char *in_one_piece(const struct msghdr *m)
+static char *in_one_piece(const struct msghdr *m, bool in_place)
 {
-    return m->msg_iovlen == 1 ? m->msg_iov[0].iov_base : malloc(DATAGRAM_BYTES);
+    return in_place ? m->msg_iov[0].iov_base : malloc(DATAGRAM_BYTES);
 }
 
-static void let_go(const struct msghdr *m, char *data)
+static int64_t receive_into(struct cl_posix_socket *s, struct msghdr *m, int flags, char *data, bool in_place)
 {
-    if (m->msg_iovlen != 1)
-        free(data);
-}
-
-static int64_t receive_into(struct cl_posix_socket *s, struct msghdr *m, int flags, char *data)
-{
-    bool in_place = m->msg_iovlen == 1;
     int64_t room = cl_linux_bytes(m->msg_iov, (int64_t)m->msg_iovlen);
     struct reception r = {.data = data, .room = in_place ? room : cl_min(room, (int64_t)DATAGRAM_BYTES)};
     int rc = 0;
@@ -115,20 +109,29 @@ static int64_t receive_into(struct cl_posix_socket *s, struct msghdr *m, int fla
         return len;
     int64_t copied = cl_min(len, room);
     struct cl_tcp_addr from = {r.origin.from.ipv4, r.origin.from.port, 0};
+    if (!in_place && cl_posix_pieces_writable(m->msg_iov, (int64_t)m->msg_iovlen, copied) < copied)
+        return -EFAULT; /* it is gone (net/ipv4/udp.c: udp_recvmsg) */
     if (!in_place)
         spread(m, data, copied, true);
-    if (m->msg_name)
-        cl_posix_name_write(s->domain, &from, m->msg_name, &m->msg_namelen);
+    if (m->msg_name && (rc = cl_posix_name_write(s->domain, &from, m->msg_name, &m->msg_namelen)))
+        return rc;
     m->msg_flags = len > room ? MSG_TRUNC : 0;
     cl_posix_control_tell(s, m, &r.origin);
     return flags & MSG_TRUNC ? len : copied;
 }
 
+static bool can_take_any(const struct iovec *piece)
+{
+    return cl_posix_can_write(piece->iov_base, cl_min(piece->iov_len, (size_t)DATAGRAM_BYTES));
+}
+
 int64_t cl_posix_datagram_receive(struct cl_posix_socket *s, struct msghdr *m, int flags)
 {
-    char *data = in_one_piece(m);
-    int64_t rc = data || m->msg_iovlen == 1 ? receive_into(s, m, flags, data) : -ENOMEM;
-    let_go(m, data);
+    bool in_place = m->msg_iovlen == 1 && can_take_any(&m->msg_iov[0]);
+    char *data = in_one_piece(m, in_place);
+    int64_t rc = data || in_place ? receive_into(s, m, flags, data, in_place) : -ENOMEM;
+    if (!in_place)
+        free(data);
     return rc;
 }
 
@@ -171,7 +174,11 @@ static int64_t send_whole(struct cl_posix_socket *s, const struct msghdr *m, int
     bool in_place = m->msg_iovlen == 1;
     if (!in_place && len > DATAGRAM_BYTES)
         return -EMSGSIZE;
-    char *data = in_one_piece(m);
+    if (cl_posix_pieces_readable(m->msg_iov, (int64_t)m->msg_iovlen, len) < len) {
+        int error = cl_posix_datagram_error(s); /* of one before it that was refused: first */
+        return error ? -error : -EFAULT;
+    }
+    char *data = in_one_piece(m, in_place);
     if (!data && !in_place)
         return -ENOMEM;
     struct sending d = {.data = data, .len = len, .to = {to->ipv4, to->port, 0}};
@@ -180,7 +187,8 @@ static int64_t send_whole(struct cl_posix_socket *s, const struct msghdr *m, int
     int64_t rc = send_one(s, &d);
     if (rc >= 0 && cl_posix_overtakes() && is_to_us(s, to))
         cl_posix_deliver();
-    let_go(m, data);
+    if (!in_place)
+        free(data);
     return rc;
 }
 

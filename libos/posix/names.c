@@ -1,5 +1,6 @@
 /* See names.h. */
 #include "names.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -13,7 +14,7 @@ int cl_posix_name_check(const struct sockaddr *name, socklen_t len)
 {
     if (len > sizeof(struct sockaddr_storage))
         return -EINVAL;
-    return !name && len ? -EFAULT : 0;
+    return cl_posix_can_read(name, len) ? 0 : -EFAULT;
 }
 
 int cl_posix_name_read(int domain, const struct sockaddr *name, socklen_t len, struct cl_tcp_addr *out, bool *is_ipv4)
@@ -42,7 +43,7 @@ int cl_posix_name_read(int domain, const struct sockaddr *name, socklen_t len, s
 /* net/socket.c: move_addr_to_user. */
 int cl_posix_name_write(int domain, const struct cl_tcp_addr *a, struct sockaddr *name, socklen_t *len)
 {
-    if (!len)
+    if (!cl_posix_can_write(len, sizeof *len))
         return -EFAULT;
     if (*len > INT_MAX)
         return -EINVAL;
@@ -56,7 +57,7 @@ int cl_posix_name_write(int domain, const struct cl_tcp_addr *a, struct sockaddr
     }
     socklen_t room = cl_min(*len, whole);
     *len = whole;
-    if (!name && room)
+    if (!cl_posix_can_write(name, room))
         return -EFAULT;
     if (room)
         memcpy(name, domain == AF_INET ? (const void *)&in : (const void *)&in6, room);

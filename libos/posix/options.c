@@ -4,6 +4,7 @@
 #include "inherited.h"
 #include "kthreads.h"
 #include "linux.h"
+#include "memory.h"
 #include "waits.h"
 
 #include <fcntl.h>
@@ -15,6 +16,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/time.h>
+
+#define INFO_BYTES 512 /* more than TCP_INFO has */
 
 struct question {
     struct cl_stream *stream;
@@ -151,7 +154,7 @@ static int set_congestion(struct cl_posix_socket *s, const char *name, socklen_t
 {
     char text[sizeof s->congestion] = "";
     struct question q = {.stream = cl_load_acquire(&s->stream), .name = s->congestion};
-    memcpy(text, name, cl_min((size_t)len, sizeof text - 1));
+    memcpy(text, name, cl_posix_readable(name, cl_min((size_t)len, sizeof text - 1))); /* it ends before, perhaps */
     if (strcmp(text, "reno") == 0)
         strcpy(text, "newreno");
     if (strcmp(text, "newreno") != 0 && strcmp(text, "cubic") != 0 && strcmp(text, "dctcp") != 0)
@@ -269,7 +272,7 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
     int number = 0;
     if (cl_posix_is_child())
         return -ECHILD;
-    bool is_number = value && len >= sizeof number && len <= INT_MAX;
+    bool is_number = len >= sizeof number && len <= INT_MAX && cl_posix_can_read(value, sizeof number);
     if (is_number)
         memcpy(&number, value, sizeof number);
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
@@ -303,8 +306,11 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
 /* As much of it as the caller has room for. */
 static int give(const void *value, socklen_t bytes, void *out, socklen_t *len)
 {
-    *len = cl_min(*len, bytes);
-    memcpy(out, value, *len);
+    socklen_t room = cl_min(*len, bytes);
+    if (!cl_posix_can_write(out, room) || !cl_posix_can_write(len, sizeof *len))
+        return -EFAULT;
+    *len = room;
+    memcpy(out, value, room);
     return 0;
 }
 
@@ -390,14 +396,14 @@ int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len
     if (!s)
         return cl_posix_no_socket(fd);
     int rc;
-    bool has_room = value && len && *len <= INT_MAX; /* otherwise Linux says what is wrong */
+    bool has_room = cl_posix_can_read(len, sizeof *len) && *len <= INT_MAX; /* otherwise Linux says what is wrong */
     if (has_room && is_known_here(s, level, name, &number))
         rc = give(&number, sizeof number, value, len);
     else if (has_room && level == SOL_SOCKET && name == SO_PEERNAME)
         rc = peer_name(fd, value, len);
     else if (has_room && level == IPPROTO_TCP && name == TCP_INFO && !s->datagram) {
-        *len = cl_posix_socket_numbers(s, value, *len);
-        rc = 0;
+        char info[INFO_BYTES];
+        rc = give(info, cl_posix_socket_numbers(s, info, sizeof info), value, len);
     } else
         rc = (int)cl_linux(SYS_getsockopt, fd, level, name, value, len);
     cl_posix_socket_put(s);
@@ -465,11 +471,11 @@ int cl_posix_ioctl(int fd, unsigned long request, void *arg)
     int rc, bytes;
     if (of_queue || (s && request == FIONREAD)) {
         rc = of_queue ? to_send(s, request == SIOCOUTQNSD, &bytes) : to_read(s, &bytes);
-        if (rc == 0 && arg)
+        if (rc == 0 && cl_posix_can_write(arg, sizeof bytes))
             memcpy(arg, &bytes, sizeof bytes);
         else if (rc == 0)
             rc = -EFAULT;
-    } else if (s && request == FIOASYNC && arg && *(int *)arg) {
+    } else if (s && request == FIOASYNC && cl_posix_can_read(arg, sizeof bytes) && *(int *)arg) {
         rc = refuse_async();
     } else {
         rc = (int)cl_linux(SYS_ioctl, fd, request, arg);

@@ -2,9 +2,11 @@
 #include "family.h"
 #include "kthreads.h"
 #include "linux.h"
+#include "memory.h"
 #include "waits.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define ON_STACK 32 /* descriptors for which no memory has to be taken */
 #define COLLECTED 16
@@ -94,7 +96,7 @@ static bool wait_for_turn(struct asked *a, struct pollfd *fds, uint64_t deadline
     return true;
 }
 
-int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset_t *mask)
+static int poll_all(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset_t *mask)
 {
     struct pollfd few[ON_STACK + 2];
     struct asked a = {.fds = few, .set = cl_posix_own_set(), .n = n};
@@ -117,4 +119,22 @@ int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset
     if (n > ON_STACK)
         free(a.fds);
     return rc;
+}
+
+/* It waits as ever, and then cannot tell (fs/select.c: do_sys_poll). */
+static CL_NOINLINE int poll_nowhere(const struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset_t *mask)
+{
+    struct pollfd *copy = malloc(n * sizeof *copy);
+    if (!copy)
+        return -ENOMEM;
+    memcpy(copy, fds, n * sizeof *copy);
+    int rc = poll_all(copy, n, timeout_ns, mask);
+    free(copy);
+    return cl_min(rc, -EFAULT);
+}
+
+int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset_t *mask)
+{
+    return cl_likely(cl_posix_can_write(fds, n * sizeof *fds)) ? poll_all(fds, n, timeout_ns, mask)
+                                                               : poll_nowhere(fds, n, timeout_ns, mask);
 }

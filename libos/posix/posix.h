@@ -112,12 +112,15 @@ CL_API int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len);
 CL_API int cl_posix_shutdown(int fd, int how);
 CL_API int cl_posix_name(int fd, struct sockaddr *addr, socklen_t *len, bool peer);
 
-/* recvmsg, sendmsg, recvmmsg and sendmmsg; *left: as recvmmsg's time-out, NULL for ever. */
+/* As recvmsg and sendmsg, of messages of the caller's own: themselves and their pieces are memory. */
 CL_API int64_t cl_posix_receive(int fd, struct msghdr *m, int flags);
 CL_API int64_t cl_posix_send(int fd, const struct msghdr *m, int flags);
+/* recvmsg, sendmsg, recvmmsg and sendmmsg; *left: as recvmmsg's time-out, NULL for ever. */
+CL_API int64_t cl_posix_receive_message(int fd, struct msghdr *m, int flags);
+CL_API int64_t cl_posix_send_message(int fd, const struct msghdr *m, int flags);
 CL_API int64_t cl_posix_receive_many(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *left);
 CL_API int64_t cl_posix_send_many(int fd, struct mmsghdr *m, unsigned n, int flags);
-/* As readv and writev, with flags of recv and send. */
+/* As readv and writev, with flags of recv and send. The pieces are memory, what they point to need not be. */
 CL_API int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags);
 CL_API int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags);
 CL_API int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len);
@@ -149,6 +152,10 @@ static inline int64_t cl_posix_ns(int64_t s, int64_t ns)
 {
     const int64_t most = 1ll << 62;
     return s < most / 1000000000 ? s * 1000000000 + ns : most;
+}
+static inline size_t cl_posix_set_bytes(int n)
+{
+    return ((size_t)n + NFDBITS - 1) / NFDBITS * sizeof(fd_mask);
 }
 static inline bool cl_posix_in_set(int fd, const fd_set *set)
 {

@@ -2,6 +2,7 @@
  * than an fd_set, or more. */
 #include "posix.h"
 #include "linux.h"
+#include "memory.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -72,10 +73,14 @@ static nfds_t fill(struct pollfd *fds, int n, const fd_set *in, const fd_set *ou
 }
 
 /* Linux leaves the words alone of which it was not asked. */
-static void clear(fd_set *set, int n)
+static int clear(fd_set *set, int n)
 {
+    size_t bytes = cl_posix_set_bytes(n);
+    if (set && !cl_posix_can_write(set, bytes))
+        return -EFAULT;
     if (set)
-        memset(set, 0, ((size_t)n + NFDBITS - 1) / NFDBITS * sizeof(fd_mask));
+        memset(set, 0, bytes);
+    return 0;
 }
 
 static int select_by(struct pollfd *fds, nfds_t used, int n, fd_set *in, fd_set *out, fd_set *except,
@@ -88,9 +93,8 @@ static int select_by(struct pollfd *fds, nfds_t used, int n, fd_set *in, fd_set 
     for (nfds_t i = 0; i < used; i++)
         if (fds[i].revents & POLLNVAL)
             return -EBADF;
-    clear(in, n);
-    clear(out, n);
-    clear(except, n);
+    if ((rc = clear(in, n)) || (rc = clear(out, n)) || (rc = clear(except, n)))
+        return rc;
     for (nfds_t i = 0; i < used; i++) {
         sum += note(in, fds[i].events, fds[i].revents, POLLIN, fds[i].fd);
         sum += note(out, fds[i].events, fds[i].revents, POLLOUT, fds[i].fd);

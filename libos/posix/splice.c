@@ -2,6 +2,7 @@
  * not had here, but it works. SPLICE_F_NONBLOCK is of the pipe; the socket goes by its own flag (fs/splice.c). */
 #include "kthreads.h"
 #include "linux.h"
+#include "memory.h"
 #include "waits.h"
 
 #include <errno.h>
@@ -95,6 +96,11 @@ static int64_t to_socket(int in, int out, struct cl_posix_socket *s, size_t len,
     return rc <= 0 ? rc : write_all(out, data, rc, flags);
 }
 
+static bool is_there(const int64_t *offset)
+{
+    return !offset || cl_posix_can_read(offset, sizeof *offset);
+}
+
 int64_t cl_posix_splice(int in, const int64_t *in_at, int out, const int64_t *out_at, size_t len, unsigned flags)
 {
     struct cl_posix_socket *s = NULL;
@@ -103,12 +109,14 @@ int64_t cl_posix_splice(int in, const int64_t *in_at, int out, const int64_t *ou
         return -ECHILD;
     if (len == 0)
         return 0;
-    if (flags & ~(unsigned)(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT) ||
-        !is_pipe(reads ? out : in))
+    if (flags & ~(unsigned)(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT))
         return -EINVAL;
-    if (in_at || out_at)
-        return (reads ? out_at : in_at) ? -ESPIPE : -EINVAL;
-    if ((int64_t)len < 0)
+    bool by_pipe = is_pipe(reads ? out : in);
+    if (by_pipe && (reads ? out_at : in_at))
+        return -ESPIPE;
+    if (!is_there(in_at) || !is_there(out_at))
+        return -EFAULT;
+    if (!by_pipe || in_at || out_at || (int64_t)len < 0)
         return -EINVAL;
     if (!(s = cl_posix_socket_of(reads ? in : out)))
         return cl_posix_no_socket(reads ? in : out);
@@ -155,14 +163,21 @@ static int64_t send_pieces(int fd, int from, char *data, int64_t *offset, int64_
 
 int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len)
 {
+    if (offset && !cl_posix_can_read(offset, sizeof *offset))
+        return -EFAULT;
     if (cl_posix_kind(from) == CL_POSIX_SOCKET && cl_posix_kind(fd) == CL_POSIX_LINUX) /* into a pipe it is a splice */
         return offset ? -ESPIPE : cl_posix_splice(from, NULL, fd, NULL, (size_t)len, 0);
     if (cl_posix_kind(from) != CL_POSIX_LINUX || (!offset && cl_linux(SYS_lseek, from, 0, SEEK_CUR) == -ESPIPE))
         return -EINVAL; /* what was not sent could not be put back (fs/splice.c: splice_direct_to_actor) */
     if (len < 0)
         return -EINVAL;
+    int64_t at = offset ? *offset : 0;
     char *data = malloc((size_t)cl_max((int64_t)1, cl_min(len, (int64_t)FILE_BYTES)));
-    int64_t rc = data ? send_pieces(fd, from, data, offset, len) : -ENOMEM;
+    int64_t rc = data ? send_pieces(fd, from, data, offset ? &at : NULL, len) : -ENOMEM;
     free(data);
+    if (offset && !cl_posix_can_write(offset, sizeof *offset))
+        return -EFAULT; /* it is sent all the same (fs/read_write.c) */
+    if (offset)
+        *offset = at;
     return rc;
 }

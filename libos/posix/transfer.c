@@ -2,6 +2,7 @@
 #include "datagrams.h"
 #include "kthreads.h"
 #include "linux.h"
+#include "memory.h"
 #include "waits.h"
 
 #include <limits.h>
@@ -9,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUSY_MOST 256 /* times that somebody else works on a connection that is ready, and is helped to get done */
+#define BUSY_MOST 256   /* times that somebody else works on a connection that is ready, and is helped to get done */
+#define LOOK_BYTES 1024 /* of the memory for a read, at least, until that is filled: most bring less than fits */
+#define PAGE_BYTES 4096
+#define LINUX_PIECE 32768 /* that Linux takes from a program at once (net/core/sock.c: SKB_FRAG_PAGE_ORDER) */
 
 struct transfer {
     struct cl_stream *stream;
@@ -17,6 +21,7 @@ struct transfer {
     int64_t n;
     bool out, peek;
     bool more; /* MSG_MORE */
+    bool own;  /* the memory is ours, and need not be looked at */
     int64_t rc;
 };
 _Static_assert(IOV_MAX <= CL_STREAM_VECTORS, "a call takes all pieces that Linux takes");
@@ -36,11 +41,16 @@ static void transfer_now(void *arg)
         t->rc = cl_stream_readv(t->stream, vec, t->n, 0);
 }
 
+static bool has_nothing(const struct transfer *t)
+{
+    return !t->out && !cl_stream_ready(t->stream) && cl_posix_keeps();
+}
+
 /* As much as goes without waiting. -EAGAIN: nothing does. Who keeps a kthread turns it when he waits, and need not look
  * closer at what nobody has told of: servers read until there is no more. */
 static int64_t transfer_some(struct transfer *t)
 {
-    if (!t->out && !cl_stream_ready(t->stream) && cl_posix_keeps())
+    if (has_nothing(t))
         return -EAGAIN;
     for (unsigned i = 0;; i++) {
         int rc = t->out ? cl_posix_run_sender(transfer_now, t, t->stream) : cl_posix_run(transfer_now, t);
@@ -51,6 +61,73 @@ static int64_t transfer_some(struct transfer *t)
             return t->rc;
         cl_posix_turn_all();
     }
+}
+
+/* The first `bytes` of a vector. Into `out`, which is as long. Returns how many pieces those are. */
+static int64_t head(const struct iovec *vec, int64_t n, int64_t bytes, struct iovec *out)
+{
+    int64_t i = 0;
+    for (; i < n && bytes > 0; i++) {
+        out[i] = (struct iovec){vec[i].iov_base, (size_t)cl_min(bytes, (int64_t)vec[i].iov_len)};
+        bytes -= (int64_t)out[i].iov_len;
+    }
+    return i;
+}
+
+static CL_NOINLINE int64_t transfer_head(struct transfer *t, int64_t bytes)
+{
+    struct iovec first[CL_STREAM_VECTORS];
+    struct transfer part = *t;
+    part.vec = first;
+    part.n = head(t->vec, t->n, bytes, first);
+    return transfer_some(&part);
+}
+
+/* A read into memory of which only the first `room` bytes are there: what has come stays if it is more. */
+static CL_NOINLINE int64_t read_less(struct cl_posix_socket *s, struct transfer *t, int64_t room)
+{
+    char first;
+    struct cl_tcp_info info;
+    struct transfer look = {.stream = t->stream, .vec = &(struct iovec){&first, sizeof first}, .n = 1, .peek = true};
+    int64_t rc = transfer_some(&look);
+    if (rc <= 0)
+        return rc;
+    return cl_posix_socket_info(s, &info) || info.to_read > room ? -EFAULT : transfer_head(t, room);
+}
+
+/* Into one piece, whose first `looked` bytes are there: into the rest if those are filled. */
+static int64_t read_much(struct transfer *t, int64_t looked)
+{
+    struct iovec part = {t->vec->iov_base, (size_t)looked};
+    struct transfer first = *t;
+    first.vec = &part;
+    int64_t rc = transfer_some(&first);
+    if (rc < looked)
+        return rc;
+    part = (struct iovec){(char *)t->vec->iov_base + looked, t->vec->iov_len - (size_t)looked};
+    part.iov_len = cl_posix_writable(part.iov_base, part.iov_len);
+    int64_t more = part.iov_len ? transfer_some(&first) : 0;
+    return rc + cl_max(more, (int64_t)0);
+}
+
+/* To the end of a page, or of the next one. */
+static int64_t first_look(const void *p)
+{
+    int64_t left = PAGE_BYTES - (int64_t)((uintptr_t)p % PAGE_BYTES);
+    return left < LOOK_BYTES ? left + PAGE_BYTES : left;
+}
+
+/* transfer_some; of a read, into memory that may not be there. */
+static int64_t transfer_safely(struct cl_posix_socket *s, struct transfer *t)
+{
+    if (t->out || t->own || has_nothing(t))
+        return transfer_some(t);
+    int64_t sum = cl_linux_bytes(t->vec, t->n);
+    int64_t looked = t->n == 1 && !t->peek ? cl_min(sum, first_look(t->vec->iov_base)) : sum;
+    int64_t room = cl_posix_pieces_writable(t->vec, t->n, looked);
+    if (cl_unlikely(room < looked))
+        return read_less(s, t, room);
+    return looked < sum ? read_much(t, looked) : transfer_some(t);
 }
 
 /* Why it is over is told once; then it is just over. */
@@ -101,7 +178,7 @@ static int64_t transfer_early(struct cl_posix_socket *s, struct transfer *t)
         int error = cl_stream_error(t->stream);
         return error && error != -EINPROGRESS ? error : -EPIPE;
     }
-    int64_t rc = cl_linux_bytes(t->vec, t->n) ? transfer_some(t) : read_nothing(s, t, false);
+    int64_t rc = cl_linux_bytes(t->vec, t->n) ? transfer_safely(s, t) : read_nothing(s, t, false);
     return rc == -EAGAIN ? 0 : rc;
 }
 
@@ -119,7 +196,7 @@ static CL_NOINLINE int64_t transfer_rest(struct cl_posix_socket *s, struct trans
         t->vec = left;
         t->n = skip(vec, n, done, left);
         bool shut = is_shut_early(s, t->out); /* by another thread, perhaps, while this one waited */
-        rc = shut ? transfer_early(s, t) : transfer_some(t);
+        rc = shut ? transfer_early(s, t) : transfer_safely(s, t);
         done += cl_max(rc, (int64_t)0);
         if (shut || (rc < 0 && rc != -EAGAIN))
             break;
@@ -167,7 +244,7 @@ static void go_home(struct cl_posix_socket *s)
 
 /* Of a call that looks at what it does not take, and wants all of it. */
 struct look {
-    const struct cl_posix_socket *s;
+    struct cl_posix_socket *s;
     struct transfer *t;
     int64_t seen, whole;
 };
@@ -176,7 +253,7 @@ static bool sees_too_little(void *arg)
 {
     struct look *l = arg;
     bool over = cl_posix_socket_ready(l->s) & (CL_STREAM_READY_LAST | CL_STREAM_READY_OVER | CL_POLL_ERROR);
-    l->seen = cl_max(l->seen, transfer_some(l->t)); /* behind that: what has come by the end is seen */
+    l->seen = cl_max(l->seen, transfer_safely(l->s, l->t)); /* behind that: what has come by the end is seen */
     return l->seen < l->whole && !over;
 }
 
@@ -187,6 +264,15 @@ static int64_t see_all(struct cl_posix_socket *s, struct transfer *t, int64_t se
     struct look l = {s, t, seen, whole};
     (void)cl_posix_wait_while(s, EPOLLIN | EPOLLRDHUP | EPOLLET, cl_posix_deadline(s->receive_ns), sees_too_little, &l);
     return l.seen;
+}
+
+/* A write from memory of which not all is there: as much as Linux takes at once is written, or nothing. */
+static CL_NOINLINE int64_t write_less(struct cl_posix_socket *s, struct transfer *t, int64_t there, bool waits)
+{
+    int64_t wrong = write_nothing(s, t);
+    if (wrong || there >= LINUX_PIECE)
+        return wrong ? wrong : transfer_head(t, there);
+    return waits || cl_stream_ready(t->stream) & CL_POLL_OUT ? -EFAULT : -EAGAIN;
 }
 
 static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags)
@@ -204,7 +290,10 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
     int64_t whole = t->out || (flags & MSG_WAITALL && !t->peek) ? sum : 1;
     if (sum == 0)
         return told_once(s, t, t->out ? write_nothing(s, t) : read_nothing(s, t, waits));
-    rc = transfer_some(t);
+    int64_t there = t->out && !t->own ? cl_posix_pieces_readable(t->vec, t->n, sum) : sum;
+    if (cl_unlikely(there < sum))
+        return told_once(s, t, write_less(s, t, there, waits));
+    rc = transfer_safely(s, t);
     if (waits && (rc == -EAGAIN || (rc > 0 && rc < whole)))
         rc = transfer_rest(s, t, rc, whole);
     if (t->peek && waits && flags & MSG_WAITALL && rc > 0 && rc < sum)
@@ -219,10 +308,12 @@ static int64_t read_by_one_piece(struct cl_posix_socket *s, const struct transfe
     int64_t room = cl_min(cl_linux_bytes(t->vec, t->n), (int64_t)CL_STREAM_BUFFER_MOST), at = 0;
     char *data = malloc((size_t)room + 1);
     struct iovec one = {data, (size_t)room};
-    struct transfer whole = {.vec = &one, .n = 1, .peek = t->peek};
+    struct transfer whole = {.vec = &one, .n = 1, .peek = t->peek, .own = true};
     if (!data)
         return -ENOMEM;
     int64_t rc = transfer(s, &whole, flags);
+    if (rc > 0 && !(flags & MSG_TRUNC) && cl_posix_pieces_writable(t->vec, t->n, rc) < rc)
+        rc = -EFAULT;
     for (int64_t i = 0; !(flags & MSG_TRUNC) && i < t->n && at < rc; i++) {
         int64_t part = cl_min(rc - at, (int64_t)t->vec[i].iov_len);
         memcpy(t->vec[i].iov_base, data + at, (size_t)part);
@@ -317,7 +408,12 @@ int64_t cl_posix_send(int fd, const struct msghdr *m, int flags)
     if (rc)
         return rc;
     bool datagram = s->datagram;
-    if (!datagram && m->msg_control && m->msg_controllen)
+    socklen_t name_len = cl_min(m->msg_namelen, (socklen_t)sizeof(struct sockaddr_storage));
+    if (m->msg_name && !cl_posix_can_read(m->msg_name, name_len))
+        rc = -EFAULT;
+    else if (!cl_posix_can_read(m->msg_control, m->msg_control ? m->msg_controllen : 0))
+        rc = -EFAULT;
+    else if (!datagram && m->msg_control && m->msg_controllen)
         rc = cl_posix_refuse("sendmsg with control data is not to be had of connections of the dataplane", EINVAL);
     else
         rc = datagram ? cl_posix_datagram_send(fd, s, m, flags) : transfer(s, &t, flags);

@@ -2,6 +2,7 @@
 #include "waits.h"
 #include "kthreads.h"
 #include "linux.h"
+#include "memory.h"
 
 #include <corelane/libos/udp.h>
 
@@ -183,10 +184,17 @@ int cl_posix_collect(struct cl_posix_set *set, struct epoll_event *events, int n
 {
     int found = 0;
     uint32_t here = cl_posix_here();
+    bool nowhere = false;
     cl_spin_lock(&set->lock);
+    n = cl_min(n, (int)set->n_listed);
+    int room = (int)(cl_posix_writable(events, (size_t)n * sizeof *events) / sizeof *events);
     for (uint32_t left = set->n_listed; left && found < n; left--) {
         struct cl_posix_watch *w = set->first;
         uint32_t ready = cl_posix_watch_ready(w);
+        if (cl_unlikely(ready && found == room)) {
+            nowhere = true;
+            break;
+        }
         unlist(set, w);
         if (!ready)
             continue;
@@ -201,7 +209,7 @@ int cl_posix_collect(struct cl_posix_set *set, struct epoll_event *events, int n
     cl_spin_unlock(&set->lock);
     if (call)
         wake(set);
-    return found;
+    return nowhere && found == 0 ? -EFAULT : found;
 }
 
 /* Those that Linux tells of. */

@@ -64,7 +64,7 @@ void cl_posix_watches_to_linux(struct cl_posix_socket *s);
 void cl_posix_told(struct cl_posix_socket *s);
 /* What of its watch is ready now, EPOLL*. */
 uint32_t cl_posix_watch_ready(const struct cl_posix_watch *w);
-/* Take up to n that are ready. */
+/* Take up to n that are ready. -EFAULT: of those the first cannot be told, for `events` is no memory; none is taken. */
 int cl_posix_collect(struct cl_posix_set *set, struct epoll_event *events, int n);
 
 /* Whether the calling thread, which does not sleep, is the only one that sleeps for it now and then. */

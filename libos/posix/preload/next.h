@@ -152,8 +152,20 @@ void cl_preload_got(struct msghdr *m);
 /* past.c: a system call of this library's own, whatever it is on. */
 long cl_preload_linux(long number, ...);
 
-/* waits.c: one of them is. It writes nothing. */
+/* waits.c: what is wrong with a time that a call may wait, and its mask of signals; NULL: there is none. -EFAULT,
+ * -EINVAL. */
+int cl_preload_wrong_time(const struct timespec *t, const sigset_t *mask);
+/* One of them is. It writes nothing. */
 bool cl_preload_polls_ours(struct pollfd *fds, nfds_t n);
+
+/* faults.c: SIGSEGV and SIGBUS come here first, which tell of pointers to no memory. */
+void cl_preload_catch_faults(void);
+bool cl_preload_catches(int number);
+/* sigaction of one of them. */
+int cl_preload_fault_action(int number, const struct sigaction *action, struct sigaction *old, bool by_runtime);
+
+/* signals.c: libc's. */
+int cl_preload_next_sigaction(int number, const struct sigaction *action, struct sigaction *old);
 
 /* stdio.c: at the end of the process what its streams on our sockets hold is sent, while those are open. */
 void cl_preload_flush(void);

@@ -2,6 +2,7 @@
  * the program's each that would do otherwise by libc's function of that name is made by it: those on descriptors of
  * ours, and those that make or close descriptors. Unlike that function they are no points at which a thread is
  * cancelled. io_uring, which would do them in the kernel, is not to be had: programs that can do without do so. */
+#include "../memory.h"
 #include "next.h"
 
 #include <aio.h>
@@ -165,7 +166,8 @@ static int64_t now_ns(void)
  * poll_select_finish). */
 static void tell_left(struct timespec *t, int64_t begin_ns)
 {
-    if (!t || t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= S || (t->tv_sec == 0 && t->tv_nsec == 0))
+    if (!t || !cl_posix_can_write(t, sizeof *t) || t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= S ||
+        (t->tv_sec == 0 && t->tv_nsec == 0))
         return;
     int64_t ns = cl_posix_ns(t->tv_sec, t->tv_nsec) - (now_ns() - begin_ns);
     *t = ns > 0 ? (struct timespec){ns / S, ns % S} : (struct timespec){0, 0};
@@ -206,9 +208,10 @@ static int select_by_long(int n, fd_set *in, fd_set *out, fd_set *except, struct
     return rc;
 }
 
-static bool polls_ours(const long *a)
+/* Of what is given by pointer and is nowhere Linux says so; libc's own functions look at it themselves. */
+static bool is_there(const void *p, size_t bytes)
 {
-    return P(0) && cl_preload_polls_ours(P(0), (unsigned)a[1]);
+    return !p || cl_posix_can_read(p, bytes);
 }
 
 /* A mask of another size is wrong, as Linux says. */
@@ -237,14 +240,16 @@ static bool waits(long number, const long *a, long *rc)
         return is_known(N(0)) && is_mask(P(4), (size_t)a[5]) && GAVE(epoll_pwait2(N(0), P(1), N(2), P(3), P(4)));
 #ifdef SYS_poll
     case SYS_poll:
-        return polls_ours(a) && GAVE(poll(P(0), (unsigned)a[1], N(2)));
+        return cl_preload_polls_ours(P(0), (unsigned)a[1]) && GAVE(poll(P(0), (unsigned)a[1], N(2)));
     case SYS_select:
-        return GAVE(select_by_long(N(0), P(1), P(2), P(3), P(4)));
+        return is_there(P(4), sizeof(struct timeval)) && GAVE(select_by_long(N(0), P(1), P(2), P(3), P(4)));
 #endif
     case SYS_ppoll:
-        return polls_ours(a) && is_mask(P(3), (size_t)a[4]) && GAVE(ppoll_that_tells(P(0), (unsigned)a[1], P(2), P(3)));
+        return is_there(P(2), sizeof(struct timespec)) && cl_preload_polls_ours(P(0), (unsigned)a[1]) &&
+               is_mask(P(3), (size_t)a[4]) && GAVE(ppoll_that_tells(P(0), (unsigned)a[1], P(2), P(3)));
     case SYS_pselect6:
-        return (!signals || is_mask(signals->mask, signals->bytes)) &&
+        return is_there(P(4), sizeof(struct timespec)) && is_there(signals, sizeof *signals) &&
+               (!signals || is_mask(signals->mask, signals->bytes)) &&
                GAVE(pselect_that_tells(N(0), P(1), P(2), P(3), P(4), signals));
     default:
         return false;

@@ -26,7 +26,7 @@ static bool is_noted(int number, const struct sigaction *action)
            !cl_preload_borrowed();
 }
 
-static int next_sigaction(int number, const struct sigaction *action, struct sigaction *old)
+int cl_preload_next_sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
     static int (*next)(int number, const struct sigaction *action, struct sigaction *old);
     if (cl_unlikely(!next))
@@ -42,8 +42,10 @@ static handler *before(int number)
 PUBLIC int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
     struct sigaction noted;
+    if (cl_preload_catches(number))
+        return cl_preload_fault_action(number, action, old, BY_RUNTIME);
     if (BY_RUNTIME)
-        return next_sigaction(number, action, old);
+        return cl_preload_next_sigaction(number, action, old);
     handler *last = before(number);
     bool note = is_noted(number, action);
     if (note) {
@@ -52,7 +54,7 @@ PUBLIC int sigaction(int number, const struct sigaction *action, struct sigactio
         cl_store_release(&handlers[number], action->sa_sigaction);
         cl_posix_noted_by(on_signal);
     }
-    int rc = next_sigaction(number, note ? &noted : action, old);
+    int rc = cl_preload_next_sigaction(number, note ? &noted : action, old);
     if (rc && note)
         cl_store_release(&handlers[number], last);
     if (rc == 0 && old && old->sa_sigaction == on_signal)
@@ -60,20 +62,26 @@ PUBLIC int sigaction(int number, const struct sigaction *action, struct sigactio
     return rc;
 }
 
+PUBLIC int __sigaction(int number, const struct sigaction *action, struct sigaction *old)
+    __THROW __attribute__((alias("sigaction")));
+
 /* libc's handlers go on with a call as a rule; what was there before is the program's. */
-#define SIGNAL(name)                                                                                                   \
+#define SIGNAL(name, flags)                                                                                            \
     simple name(int number, simple action);                                                                            \
     PUBLIC simple name(int number, simple action)                                                                      \
     {                                                                                                                  \
         static simple (*next)(int number, simple action);                                                              \
         if (cl_unlikely(!next))                                                                                        \
             next = (simple(*)(int, simple))dlsym(RTLD_NEXT, #name);                                                    \
+        struct sigaction fault = {.sa_handler = action, .sa_flags = (flags)}, was;                                     \
+        if (cl_preload_catches(number) && action != SIG_ERR)                                                           \
+            return cl_preload_fault_action(number, &fault, &was, false) ? SIG_ERR : was.sa_handler;                    \
         handler *last = before(number);                                                                                \
         simple old = next(number, action);                                                                             \
         return old == (simple)(uintptr_t)on_signal ? (simple)(uintptr_t)last : old;                                    \
     }
-SIGNAL(signal)
-SIGNAL(bsd_signal)
-SIGNAL(ssignal)
-SIGNAL(sysv_signal)
-SIGNAL(__sysv_signal)
+SIGNAL(signal, SA_RESTART)
+SIGNAL(bsd_signal, SA_RESTART)
+SIGNAL(ssignal, SA_RESTART)
+SIGNAL(sysv_signal, (int)SA_RESETHAND | SA_NODEFER)
+SIGNAL(__sysv_signal, (int)SA_RESETHAND | SA_NODEFER)

@@ -142,6 +142,7 @@ static __attribute__((constructor)) void start(void)
     cl_preload_find_runtime();
     cl_preload_traces = cl_posix_traces();
     cl_preload_decided = true;
+    cl_preload_catch_faults();
     cl_preload_on = true;
 }
 

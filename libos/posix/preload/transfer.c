@@ -1,5 +1,6 @@
 /* read and write, recv and send, in all their forms. */
 #include "../linux.h"
+#include "../memory.h"
 #include "next.h"
 
 #include <limits.h>
@@ -12,7 +13,7 @@
 /* As a file's read and write: memory must reach so far (fs/read_write.c: vfs_read). */
 static bool is_outside(const void *data, size_t len)
 {
-    return (int64_t)len < 0 || (int64_t)((uintptr_t)data + len) < 0;
+    return (int64_t)len < 0 || cl_linux_is_outside(data, len);
 }
 
 /* As recv and send, which take as much of it as a call goes (net/socket.c: __sys_recvfrom). */
@@ -32,16 +33,14 @@ static int64_t read_into(int fd, void *data, size_t len)
 static int64_t read_from(int fd, void *data, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
 {
     struct iovec vec = {data, bounded(len)};
-    bool negative = from && from_len && *from_len > INT_MAX;
-    struct msghdr m = {.msg_iov = &vec,
-                       .msg_iovlen = 1,
-                       .msg_name = from,
-                       .msg_namelen = from && from_len && !negative ? *from_len : 0};
+    bool has_len = from && cl_posix_can_read(from_len, sizeof *from_len), negative = has_len && *from_len > INT_MAX;
+    struct msghdr m = {
+        .msg_iov = &vec, .msg_iovlen = 1, .msg_name = from, .msg_namelen = has_len && !negative ? *from_len : 0};
     int64_t rc = cl_posix_receive(fd, &m, flags);
     if (rc < 0 || !from)
         return rc;
-    if (!from_len || negative)
-        return from_len ? -EINVAL : -EFAULT; /* what was read is gone */
+    if (negative || !has_len || !cl_posix_can_write(from_len, sizeof *from_len))
+        return negative ? -EINVAL : -EFAULT; /* what was read is gone */
     *from_len = m.msg_namelen;
     return rc;
 }
@@ -58,13 +57,26 @@ static int64_t write_from(int fd, const void *data, size_t len)
     return is_outside(data, len) ? -EFAULT : cl_posix_write(fd, &vec, 1, 0);
 }
 
+/* What is wrong with the pieces of a vector themselves. */
+static int64_t check_pieces(const struct iovec *vec, int n)
+{
+    return n < 0 || n > IOV_MAX ? -EINVAL : cl_posix_can_read(vec, (size_t)n * sizeof *vec) ? 0 : -EFAULT;
+}
+
+static int64_t read_pieces(int fd, const struct iovec *vec, int n, int flags)
+{
+    int64_t wrong = check_pieces(vec, n);
+    return wrong ? wrong : cl_posix_read(fd, vec, n, flags);
+}
+
 /* Pieces without a byte are not asked of a file (fs/read_write.c: vfs_writev). */
 static int64_t write_pieces(int fd, const struct iovec *vec, int n, int flags)
 {
-    for (int i = 0; vec && i < n && n <= IOV_MAX; i++)
+    int64_t wrong = check_pieces(vec, n);
+    for (int i = 0; !wrong && i < n; i++)
         if (vec[i].iov_len)
             return cl_posix_write(fd, vec, n, flags);
-    return n < 0 || n > IOV_MAX ? -EINVAL : n && !vec ? -EFAULT : 0;
+    return wrong;
 }
 
 WRAP(ssize_t, read, (int fd, void *data, size_t len), (fd, data, len), fd, POINT(read, read_into(fd, data, len)))
@@ -73,7 +85,7 @@ WRAP(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len), fd
      POINT(write, write_from(fd, data, len)))
 
 WRAP(ssize_t, readv, (int fd, const struct iovec *vec, int n), (fd, vec, n), fd,
-     POINT(readv, cl_posix_read(fd, vec, n, 0)))
+     POINT(readv, read_pieces(fd, vec, n, 0)))
 
 WRAP(ssize_t, writev, (int fd, const struct iovec *vec, int n), (fd, vec, n), fd,
      POINT(writev, write_pieces(fd, vec, n, 0)))
@@ -114,14 +126,16 @@ NEXT(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
     if (is_ours(fd))
-        return POINT(recvmsg, m ? cl_posix_receive(fd, m, flags) : -EFAULT);
+        return POINT(recvmsg, cl_posix_receive_message(fd, m, flags));
     return BY_RUNTIME ? receive_for_runtime(fd, m, flags) : next_recvmsg(fd, m, flags);
 }
 
-/* Of ours another process would get the placeholder. */
+/* Of ours another process would get the placeholder. Of a message that is nowhere Linux says so. */
 static bool gives_ours(const struct msghdr *m)
 {
     struct msghdr all = *m;
+    if (!cl_posix_can_read(all.msg_control, all.msg_controllen))
+        return false;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&all); c; c = CMSG_NXTHDR(&all, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
@@ -135,12 +149,14 @@ static bool gives_ours(const struct msghdr *m)
     return false;
 }
 
-/* False, with errno: they may not be sent. */
-static bool may_give(const struct mmsghdr *m, unsigned n)
+/* n messages, one each `bytes`. False, with errno: they may not be sent. */
+static bool may_give(const struct msghdr *m, unsigned n, size_t bytes)
 {
     bool ours = false;
-    for (unsigned i = 0; cl_preload_on && m && i < n && !ours; i++)
-        ours = m[i].msg_hdr.msg_controllen && gives_ours(&m[i].msg_hdr);
+    for (unsigned i = 0; cl_preload_on && i < n && i < IOV_MAX && !ours && cl_posix_can_read(m, sizeof *m); i++) {
+        ours = m->msg_controllen && gives_ours(m);
+        m = (const struct msghdr *)((const char *)m + bytes);
+    }
     if (ours)
         errno =
             (int)-cl_posix_refuse("a socket of the dataplane cannot be given to another process (sendmsg with "
@@ -153,24 +169,19 @@ NEXT(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flag
 PUBLIC ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
     if (is_ours(fd))
-        return POINT(sendmsg, m ? cl_posix_send(fd, m, flags) : -EFAULT);
-    return may_give((const struct mmsghdr *)m, m != NULL) ? next_sendmsg(fd, m, flags) : -1;
-}
-
-static bool is_time(const struct timespec *t)
-{
-    return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000);
+        return POINT(sendmsg, cl_posix_send_message(fd, m, flags));
+    return may_give(m, 1, sizeof *m) ? next_sendmsg(fd, m, flags) : -1;
 }
 
 WRAP(int, recvmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t), (fd, m, n, flags, t), fd,
-     POINT(recvmmsg, is_time(t) ? cl_posix_receive_many(fd, m, n, flags, t) : -EINVAL))
+     POINT(recvmmsg, cl_preload_wrong_time(t, NULL) ?: cl_posix_receive_many(fd, m, n, flags, t)))
 
 NEXT(int, sendmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags), (fd, m, n, flags))
 PUBLIC int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags)
 {
     if (is_ours(fd))
         return (int)POINT(sendmmsg, cl_posix_send_many(fd, m, n, flags));
-    return may_give(m, n) ? next_sendmmsg(fd, m, n, flags) : -1;
+    return may_give(&m->msg_hdr, n, sizeof *m) ? next_sendmmsg(fd, m, n, flags) : -1;
 }
 
 NEXT(ssize_t, sendfile, (int fd, int from, off_t *offset, size_t len), (fd, from, offset, len))
@@ -206,7 +217,7 @@ static int64_t flags_of(int flags)
 static int64_t read_pieces_with(int fd, const struct iovec *vec, int n, int flags)
 {
     int64_t how = flags_of(flags);
-    return how < 0 ? how : cl_posix_read(fd, vec, n, (int)how);
+    return how < 0 ? how : read_pieces(fd, vec, n, (int)how);
 }
 
 static int64_t write_pieces_with(int fd, const struct iovec *vec, int n, int flags)

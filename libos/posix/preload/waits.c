@@ -1,10 +1,12 @@
 /* epoll, poll and select. */
+#include "../memory.h"
 #include "next.h"
 
 #include <sys/resource.h>
 #include <time.h>
 
 #define MS 1000000ll
+#define SIGNALS_BYTES 8 /* of a set, as the kernel has it */
 
 static int64_t ns_of_ms(int ms)
 {
@@ -16,9 +18,13 @@ static int64_t ns_of(const struct timespec *t)
     return t ? cl_posix_ns(t->tv_sec, t->tv_nsec) : -1;
 }
 
-static bool is_time(const struct timespec *t)
+int cl_preload_wrong_time(const struct timespec *t, const sigset_t *mask)
 {
-    return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000);
+    if (t && !cl_posix_can_read(t, sizeof *t))
+        return -EFAULT;
+    if (t && (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= 1000000000))
+        return -EINVAL;
+    return mask && !cl_posix_can_read(mask, SIGNALS_BYTES) ? -EFAULT : 0;
 }
 
 NEXT_FIRST(int, epoll_create1, (int flags), (flags))
@@ -49,11 +55,12 @@ WRAP(int, epoll_wait, (int epfd, struct epoll_event *events, int n, int ms), (ep
      POINT(epoll_wait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), NULL)))
 
 WRAP(int, epoll_pwait, (int epfd, struct epoll_event *events, int n, int ms, const sigset_t *mask),
-     (epfd, events, n, ms, mask), epfd, POINT(epoll_pwait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), mask)))
+     (epfd, events, n, ms, mask), epfd,
+     POINT(epoll_pwait, cl_preload_wrong_time(NULL, mask) ?: cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), mask)))
 
 WRAP(int, epoll_pwait2, (int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask),
      (epfd, events, n, t, mask), epfd,
-     POINT(epoll_pwait2, is_time(t) ? cl_posix_epoll_wait(epfd, events, n, ns_of(t), mask) : -EINVAL))
+     POINT(epoll_pwait2, cl_preload_wrong_time(t, mask) ?: cl_posix_epoll_wait(epfd, events, n, ns_of(t), mask)))
 
 /* More than there may be descriptors: Linux says so, and looks at none of them. */
 static bool are_too_many(nfds_t n)
@@ -64,8 +71,8 @@ static bool are_too_many(nfds_t n)
 
 bool cl_preload_polls_ours(struct pollfd *fds, nfds_t n)
 {
-    if (!fds || are_too_many(n))
-        return false;
+    if (are_too_many(n) || !cl_posix_can_read(fds, n * sizeof *fds))
+        return false; /* Linux says what is wrong */
     for (nfds_t i = 0; i < n; i++)
         if (is_ours(fds[i].fd))
             return true;
@@ -83,7 +90,7 @@ NEXT(int, ppoll, (struct pollfd * fds, nfds_t n, const struct timespec *t, const
 PUBLIC int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t, const sigset_t *mask)
 {
     return cl_preload_polls_ours(fds, n)
-               ? (int)POINT(ppoll, is_time(t) ? cl_posix_poll(fds, n, ns_of(t), mask) : -EINVAL)
+               ? (int)POINT(ppoll, cl_preload_wrong_time(t, mask) ?: cl_posix_poll(fds, n, ns_of(t), mask))
                : next_ppoll(fds, n, t, mask);
 }
 
@@ -109,6 +116,11 @@ static int looked_at(int n)
     return n;
 }
 
+static bool is_set(int n, const fd_set *set)
+{
+    return !set || cl_posix_can_read(set, cl_posix_set_bytes(n));
+}
+
 static bool set_has_ours(int n, const fd_set *set)
 {
     for (int fd = 0; set && fd < n; fd++)
@@ -119,6 +131,8 @@ static bool set_has_ours(int n, const fd_set *set)
 
 static bool sets_have_ours(int n, const fd_set *in, const fd_set *out, const fd_set *except)
 {
+    if (n <= 0 || !is_set(n, in) || !is_set(n, out) || !is_set(n, except))
+        return false; /* Linux says what is wrong */
     return set_has_ours(n, in) || set_has_ours(n, out) || set_has_ours(n, except);
 }
 
@@ -166,7 +180,7 @@ PUBLIC int pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct 
     n = looked_at(n);
     if (!sets_have_ours(n, in, out, except))
         return next_pselect(n, in, out, except, t, mask);
-    return (int)POINT(pselect, is_time(t) ? cl_posix_select(n, in, out, except, ns_of(t), mask) : -EINVAL);
+    return (int)POINT(pselect, cl_preload_wrong_time(t, mask) ?: cl_posix_select(n, in, out, except, ns_of(t), mask));
 }
 
 /* libc's other names for the same functions. */

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from cltest.cbuild import ROOT
 from elftools.elf.elffile import ELFFile
 
-from .conftest import INSIDE, LIBRARY, OURS, run
+from .conftest import INSIDE, LIBRARY, OURS, preloaded, run
 
 PROGRAMS = ROOT / "tests" / "libos" / "posix" / "c"
 
@@ -21,7 +23,7 @@ def sequences_of(program: str) -> list[str]:
 
 
 COMPARED = "calls epolls datagrams control holds again left ports pipes forms worlds streams limits interrupted found"
-COMPARED += " amounts past asks across huge nowhere"
+COMPARED += " amounts past asks across huge nowhere wild"
 SEQUENCES = [(program, sequence) for program in COMPARED.split() for sequence in sequences_of(program)]
 
 
@@ -85,6 +87,22 @@ def test_datagrams_by_other_kthreads(stock: Callable[[str], Path], sequence: str
 def test_the_same_by_other_kthreads(stock: Callable[[str], Path], program: str, sequence: str, config: str) -> None:
     binary = stock(program)
     assert run(binary, OURS, sequence, config=f"{INSIDE},{config}") == run(binary, "127.0.0.1", sequence)
+
+
+FAULT = """
+import faulthandler, socket, sys
+listener = socket.create_server((sys.argv[1], 0))
+client = socket.create_connection(listener.getsockname())
+faulthandler.enable()
+faulthandler._sigsegv()
+"""
+
+
+def test_a_programs_own_fault_is_told_by_its_own_handler_and_ends_it() -> None:
+    command = ["/usr/bin/python3", "-S", "-c", FAULT, OURS]
+    done = subprocess.run(command, env=preloaded(INSIDE), capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in done.stderr
 
 
 def test_its_names_are_libcs() -> None:

@@ -4,11 +4,10 @@
  *   fuzz ADDRESS SEED STEPS
  *
  * Each call is made by one of three threads, one at a time. What is drawn: fuzz_streams.h, fuzz_datagrams.h,
- * fuzz_names.h, fuzz_waits.h; what is known of the sockets: fuzz_model.h. Nothing that would wait is called in a way
- * that waits. */
+ * fuzz_names.h, fuzz_waits.h, fuzz_wild.h; what is known of the sockets: fuzz_model.h. Nothing that would wait is
+ * called in a way that waits. */
 #include "fuzz_datagrams.h"
-#include "fuzz_streams.h"
-#include "fuzz_waits.h"
+#include "fuzz_wild.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -51,7 +50,8 @@ static const struct choice {
                {part_datagrams, 1},
                {send_datagram, 4},
                {receive_datagram, 3},
-               {shut_datagrams, 1}};
+               {shut_datagrams, 1},
+               {wild, 5}};
 #define CHOICES (sizeof choices / sizeof *choices)
 
 static void step(void)
