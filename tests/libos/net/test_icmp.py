@@ -105,3 +105,18 @@ def test_only_errors_about_what_a_socket_has_sent_are_believed(wire: tuple[libos
                 one.receive(0)
         assert end.send(error(socket.port, 9)) == 1
         assert told(socket) == errno.ECONNREFUSED
+
+
+def test_of_those_that_share_a_port_it_reaches_the_one_that_it_is_about(wire: tuple[libos.Runtime, Nic]) -> None:
+    runtime, end = wire
+    sockets = [runtime.open_udp(6000, shared=True) for _ in range(3)]
+    for number, socket in enumerate(sockets[:2]):
+        socket.connect((PEER.ip, 7 + number))
+        socket.send(b"lost")
+    assert end.send(error(6000, 8)) == 1
+    assert told(sockets[1]) == errno.ECONNREFUSED
+    assert end.send(error(6000, 9)) == 1  # of the rest, nobody's
+    runtime.wait_until(lambda s: s.dropped["icmp_error"] == 1, 10)
+    for socket in sockets:
+        with pytest.raises(TimeoutError):
+            socket.receive(0)

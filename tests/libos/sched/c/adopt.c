@@ -207,6 +207,32 @@ static void stopped_while_asleep(void)
     cl_sched_delete(s);
 }
 
+static uint32_t enough;
+
+static void yield_on(void *arg)
+{
+    while (!cl_load_relaxed(&enough))
+        cl_uthread_yield();
+    count(arg);
+}
+
+/* A turn ends though there is always something to do. */
+static void always_more(void)
+{
+    struct cl_sched *s = started(1);
+    adopt(s, 0);
+    ran = 0;
+    for (unsigned i = 0; i < 2; i++)
+        CHECK_EQ(cl_sched_spawn(s, yield_on, NULL), 0);
+    for (unsigned i = 0; i < 100; i++)
+        CHECK_EQ(cl_kthread_turn(s, 0), 1);
+    CHECK_EQ(ran, 0);
+    cl_store_relaxed(&enough, 1);
+    turns_until_asleep(s, 0);
+    CHECK_EQ(ran, 2);
+    sched_stop_clean(s);
+}
+
 static uint8_t signal_stack[64 << 10];
 static uintptr_t handled_at[2]; /* by a handler that asks for the stack; by one that does not */
 
@@ -339,6 +365,7 @@ int main(int argc, char **argv)
         config.poll != CL_SCHED_SPIN) { /* siblings would take some of it; spin never sleeps */
         descriptor();
         two_schedulers();
+        always_more();
         own_signals();
         for (int i = 0; i < 4; i++)
             adopter_ends(i & 1, i & 2);
