@@ -48,8 +48,9 @@ unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *message, u
 static int32_t error_of(const struct cl_icmp *icmp)
 {
     static const int32_t unreachable[] = {
-        [0] = ENETUNREACH, [1] = EHOSTUNREACH, [2] = ENOPROTOOPT, [3] = ECONNREFUSED,
-        [4] = EMSGSIZE,    [5] = EOPNOTSUPP,   [6] = ENETUNREACH, [7] = EHOSTDOWN,
+        [0] = ENETUNREACH, [1] = EHOSTUNREACH, [2] = ENOPROTOOPT,   [3] = ECONNREFUSED,
+        [4] = EMSGSIZE,    [5] = EOPNOTSUPP,   [6] = ENETUNREACH,   [7] = EHOSTDOWN,
+        [8] = ENONET,      [9] = ENETUNREACH,  [10] = EHOSTUNREACH, [11] = ENETUNREACH,
     };
     if (icmp->type == CL_ICMP_PARAMETER)
         return EPROTO;

@@ -142,6 +142,22 @@ def test_a_python_handler_answers_over_a_wire_when_it_is_due():
         stepper.run(1.0)
 
 
+def test_a_neighbour_is_asked_for_again_by_the_clock_of_the_nic(tmp_path: Path) -> None:
+    """Each second, four times; then what waits for the answer is dropped."""
+    clock = VirtualClock()
+    a, b = memory_link(clock=clock, ipv4=("10.77.0.1", "10.77.0.2"), ipv4_prefix=24)
+    with PcapNic(a, tmp_path / "a.pcap") as nic, b, libos.Runtime(nic=nic) as one, libos.Stepper(clock) as stepper:
+        socket = one.open_udp()
+        one.bind(libos.every(ms=10_000.0, compiled=False)(lambda: socket.send(b"x", ("10.77.0.9", 9))))
+        stepper.add(one)
+        stepper.run(13.9)
+        assert one.stats().net["tx_dropped_arp"] == 0
+        stepper.run(0.1)
+        assert one.stats().net["tx_dropped_arp"] == 1
+    asked = [(at - VirtualClock.START_NS) / 10**9 for at in stamps(tmp_path / "a.pcap")]
+    assert asked == [0, 10, 11, 12, 13], "the first says who we are"
+
+
 @pytest.mark.parametrize("link_first", [True, False])
 def test_what_a_link_lets_go_comes_at_that_instant_whoever_is_stepped_first(tmp_path: Path, link_first: bool) -> None:
     """A NIC that moves frames on finds nothing itself."""

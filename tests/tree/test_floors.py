@@ -302,6 +302,25 @@ def test_hot_functions_do_not_allocate_lock_sleep_or_format():
     assert not wrong, "\n".join(wrong)
 
 
+# Where a runtime's time comes from: these read no clock but the one that they are given, with the exceptions below.
+TIMED = ("libos/net", "libos/sched", "drivers/nic/link")
+MACHINE_CLOCK = re.compile(r"\b(cl_tsc|cl_tsc_ordered|cl_clock_default|clock_gettime|gettimeofday|time)\(")
+BY_THE_MACHINE = {
+    "libos/sched/sched.c": "what a scheduler takes that was given none",
+    "libos/sched/timer.c": "for an iokernel, which lives by the machine's time",
+    "libos/sched/probe.c": "for code that runs outside of a scheduler, too",
+    "drivers/nic/pcap.c": "the day on which a recording began",
+    "drivers/nic/replay.c": "what a NIC takes that was given none",
+}
+
+
+def test_what_is_given_a_clock_reads_no_other():
+    sources = [p for p in files("*.c", "*.h", folders=("drivers/nic",)) if p.parent == Path("drivers/nic")]
+    sources += files("*.c", "*.h", folders=TIMED)
+    bare = {p: re.sub(r"/\*.*?\*/", "", (ROOT / p).read_text(), flags=re.DOTALL) for p in sources}
+    assert {str(p) for p, text in bare.items() if MACHINE_CLOCK.search(text)} == BY_THE_MACHINE.keys()
+
+
 def test_named_tests_exist():
     """A comment or a page that says where something is tested says where that really is."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -12,6 +12,7 @@ from cltest import wait_until
 from corelane.drivers.nic.fault import FaultNic, Faults
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
+from corelane.runtime.clock import VirtualClock
 from corelane.runtime.errors import CorelaneError
 
 
@@ -135,6 +136,29 @@ def test_delay(wire):
     assert sorted(got) == numbered(100)
     assert got != sorted(got)
     assert nic.faults(direction).delayed == 100
+
+
+@pytest.mark.parametrize("direction", ["rx", "tx"])
+def test_delays_are_of_the_clock_of_the_nic(direction: str) -> None:
+    clock = VirtualClock()
+    a, b = memory_link(clock=clock)
+    faults = {direction: Faults(delay=1.0)}
+    nic = FaultNic(b if direction == "rx" else a, delay_us=(1000, 1000), **faults)
+    src, dst = (a, nic) if direction == "rx" else (nic, b)
+
+    def come() -> list[bytes]:
+        src.recv()
+        return dst.recv()
+
+    with src, dst:
+        sent = numbered(3)
+        assert src.send(sent) == 3
+        assert come() == []
+        clock.advance(999_999)
+        assert come() == []
+        assert nic.ptr.ops.next_tsc(nic.ptr, 0) == (VirtualClock.START_NS + 1_000_000)
+        clock.advance(1)
+        assert come() == sent
 
 
 def test_a_sleeping_receiver_gets_delayed_frames():

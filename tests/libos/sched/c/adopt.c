@@ -1,6 +1,9 @@
-/* Adopted kthreads: what each call answers where it may not be made; turns, the descriptor, timers; who stops when.
+/* Adopted kthreads: what each call answers where it may not be made; turns, the descriptor, timers, signals; who stops
+ * when.
  * Usage: adopt KTHREADS MODE */
 #include "adopted.h"
+
+#include <signal.h>
 
 static struct cl_sched_config config;
 static unsigned ran;
@@ -204,6 +207,82 @@ static void stopped_while_asleep(void)
     cl_sched_delete(s);
 }
 
+static uint32_t enough;
+
+static void yield_on(void *arg)
+{
+    while (!cl_load_relaxed(&enough))
+        cl_uthread_yield();
+    count(arg);
+}
+
+/* A turn ends though there is always something to do. */
+static void always_more(void)
+{
+    struct cl_sched *s = started(1);
+    adopt(s, 0);
+    ran = 0;
+    for (unsigned i = 0; i < 2; i++)
+        CHECK_EQ(cl_sched_spawn(s, yield_on, NULL), 0);
+    for (unsigned i = 0; i < 100; i++)
+        CHECK_EQ(cl_kthread_turn(s, 0), 1);
+    CHECK_EQ(ran, 0);
+    cl_store_relaxed(&enough, 1);
+    turns_until_asleep(s, 0);
+    CHECK_EQ(ran, 2);
+    sched_stop_clean(s);
+}
+
+static uint8_t signal_stack[64 << 10];
+static uintptr_t handled_at[2]; /* by a handler that asks for the stack; by one that does not */
+
+static void note_where(int signal)
+{
+    handled_at[signal == SIGUSR2] = (uintptr_t)__builtin_frame_address(0);
+}
+
+static bool on_signal_stack(uintptr_t at)
+{
+    return at - (uintptr_t)signal_stack < sizeof signal_stack;
+}
+
+static void raise_both(void *arg)
+{
+    sigset_t mask;
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, NULL, &mask), 0);
+    CHECK(sigismember(&mask, SIGWINCH) && !sigismember(&mask, SIGUSR1));
+    raise(SIGUSR1);
+    raise(SIGUSR2);
+    count(arg);
+}
+
+/* The thread's own signals, in the middle of a turn and after it: its mask and its signal stack are as it has them. */
+static void own_signals(void)
+{
+    stack_t stack = {.ss_sp = signal_stack, .ss_size = sizeof signal_stack}, before, now;
+    struct sigaction asks = {.sa_handler = note_where, .sa_flags = SA_ONSTACK}, plain = {.sa_handler = note_where};
+    sigset_t winch, mask;
+    sigemptyset(&winch);
+    sigaddset(&winch, SIGWINCH);
+    CHECK_EQ(sigaltstack(&stack, &before), 0);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &winch, &mask), 0);
+    CHECK_EQ(sigaction(SIGUSR1, &asks, NULL), 0);
+    CHECK_EQ(sigaction(SIGUSR2, &plain, NULL), 0);
+    struct cl_sched *s = started(1);
+    adopt(s, 0);
+    ran = 0;
+    CHECK_EQ(cl_sched_spawn(s, raise_both, NULL), 0);
+    turns_until_asleep(s, 0);
+    CHECK_EQ(ran, 1);
+    CHECK(on_signal_stack(handled_at[0]));
+    CHECK(handled_at[1] && !on_signal_stack(handled_at[1]));
+    sched_stop_clean(s);
+    CHECK_EQ(sigaltstack(&before, &now), 0);
+    CHECK(now.ss_sp == signal_stack);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &mask, &winch), 0);
+    CHECK(sigismember(&winch, SIGWINCH) && !sigismember(&winch, SIGUSR1));
+}
+
 static void never_adopted(void)
 {
     struct cl_sched *s = started(1);
@@ -286,6 +365,8 @@ int main(int argc, char **argv)
         config.poll != CL_SCHED_SPIN) { /* siblings would take some of it; spin never sleeps */
         descriptor();
         two_schedulers();
+        always_more();
+        own_signals();
         for (int i = 0; i < 4; i++)
             adopter_ends(i & 1, i & 2);
     }
