@@ -99,3 +99,12 @@ def test_options_of_an_application_are_words_of_the_command(tmp_path: Path, caps
     assert rewritten("shop:lower", "--root", "x") == ["shop:lower", "--root", "x"]
     assert main(["run", "http", "--nic", f"pcap:{tmp_path}/none", "--roots", "x"]) == 2
     assert "--roots" in capsys.readouterr().err
+
+
+def test_what_an_application_counts_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For `ps`, `top` and `metrics`: the items of a store, say, or the term of a Raft node."""
+    published: list[dict[str, int]] = []
+    monkeypatch.setattr(Runtime, "publish", lambda _runtime, numbers: published.append(numbers()))
+    words = ["--nic", "loadgen:memcached,keys=10,rate=1e3,seconds=0.01", "--address", "10.77.0.2/16"]
+    assert main(["run", "kv", *words, "--option", f"memory_bytes={8 << 20}"]) in (0, 1)  # 1: some came too late
+    assert "items" in published[0]
