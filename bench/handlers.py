@@ -16,7 +16,7 @@ import contextlib
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -87,14 +87,20 @@ def run(session: Session) -> None:
     beside = {WITHOUT_NETWORK: statistics.median(bound)}
     session.figure("handlers.python_rps", statistics.median(achieved["python"]), runs=achieved["python"], beside=beside)
     if ASYNCIO in arms:
-        ratio = pairwise(achieved[OVER_AF_XDP], achieved[ASYNCIO])
-        session.ratio_figure(
-            "handlers.python_over_asyncio", achieved["python"], achieved[ASYNCIO], beside={ONE_LINK: ratio.median}
-        )
-        session.settings["python_over_asyncio_same_link"] = {"value": ratio.median, "runs": ratio.pairs}
-        session.note(f"both over AF_XDP and a veth pair, the same generator: {ratio} times asyncio's answers/s")
+        compare_with_asyncio(session, achieved)
     else:
         session.figure("handlers.python_over_asyncio", None, reason=session.skipped[ASYNCIO])
+
+
+def compare_with_asyncio(session: Session, achieved: Mapping[str, Sequence[float]]) -> None:
+    """The ratio of the Python handler's answers a second to asyncio's, and beside it that over one link. achieved: of
+    each arm, by round."""
+    ratio = pairwise(achieved[OVER_AF_XDP], achieved[ASYNCIO])
+    session.ratio_figure(
+        "handlers.python_over_asyncio", achieved["python"], achieved[ASYNCIO], beside={ONE_LINK: ratio.median}
+    )
+    session.settings["python_over_asyncio_same_link"] = {"value": ratio.median, "runs": ratio.pairs}
+    session.note(f"both over AF_XDP and a veth pair, the same generator: {ratio} times asyncio's answers/s")
 
 
 def _full(measure: Measure, rate: float, seconds: float) -> float:

@@ -1,7 +1,8 @@
-"""The plot of `corelane bench handlers`. No speed is asserted."""
+"""The plot and the ratios of `corelane bench handlers`. No speed is asserted."""
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from corelane.apps import echo
 from corelane.bench import handlers
 from corelane.bench.harness.plot import lint
+from corelane.bench.harness.session import Session
 from corelane.libos.handlers.python import PythonHandler
 
 
@@ -29,3 +31,11 @@ def test_the_bound_of_a_python_handler_is_of_answers() -> None:
     assert handlers.calls_per_s(handler, 0.0) > 0
     with pytest.raises(AssertionError):
         handlers.calls_per_s(PythonHandler(lambda request: 0), 0.0)
+
+
+def test_the_ratio_over_one_link_stands_beside_that_over_two() -> None:
+    session = Session("handlers", seconds=1.0, cores=[0], progress=io.StringIO())
+    rates = {"python": [80.0] * 3, handlers.OVER_AF_XDP: [20.0] * 3, handlers.ASYNCIO: [10.0] * 3}
+    handlers.compare_with_asyncio(session, rates)
+    figure = session.figures["handlers.python_over_asyncio"]
+    assert (figure["value"], figure["beside"]) == (8.0, {handlers.ONE_LINK: 2.0})

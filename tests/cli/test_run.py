@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,29 @@ def test_options_of_an_application_are_words_of_the_command(tmp_path: Path, caps
     assert rewritten("shop:lower", "--root", "x") == ["shop:lower", "--root", "x"]
     assert main(["run", "http", "--nic", f"pcap:{tmp_path}/none", "--roots", "x"]) == 2
     assert "--roots" in capsys.readouterr().err
+
+
+def test_what_an_application_counts_is_published_and_its_end_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For `ps`, `top` and `metrics`: the items of a store, say, or the term of a Raft node."""
+    published: list[dict[str, int]] = []
+    watched: list[bool] = []
+    ends_in_time, start = Runtime.ends_in_time, Runtime.start
+
+    @contextlib.contextmanager
+    def watch(runtime: Runtime) -> Iterator[None]:
+        watched.append(True)
+        with ends_in_time(runtime):
+            yield
+        watched.append(False)
+
+    def started(runtime: Runtime) -> Runtime:
+        watched.append(watched == [True])  # before the first request can come
+        return start(runtime)
+
+    monkeypatch.setattr(Runtime, "publish", lambda _runtime, numbers: published.append(numbers()))
+    monkeypatch.setattr(Runtime, "ends_in_time", watch)
+    monkeypatch.setattr(Runtime, "start", started)
+    words = ["--nic", "loadgen:memcached,keys=10,rate=1e3,seconds=0.01", "--address", "10.77.0.2/16"]
+    assert main(["run", "kv", *words, "--option", f"memory_bytes={8 << 20}"]) in (0, 1)  # 1: some came too late
+    assert "items" in published[0]
+    assert watched == [True, True, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -121,6 +122,19 @@ def test_newest_figures_are_those_of_the_records() -> None:
 def said(shown: str, recorded: str) -> bool:
     """Whether a cell says what was recorded: the number, or that there is none."""
     return shown == NONE if recorded.startswith(NONE) else same(shown, recorded)
+
+
+@pytest.mark.parametrize("figure", [*ONE_LINK, "kv-tcp.over_memcached", "kv-tcp.over_redis"])
+def test_beside_a_ratio_over_two_links_stands_that_over_one(figure: str) -> None:
+    """In the row below it, in every table of every page that has its value."""
+    shown = 0
+    for page in (ROOT / "docs").glob("*.md"):
+        lines = page.read_text().splitlines()
+        for line, below in itertools.pairwise(lines):
+            if re.match(rf"\|.*`{re.escape(figure)}` \|.*\d", line):
+                assert re.match(r"\|( \|)? the same, (both|all) on a veth pair \|.*\d", below), (page.name, line)
+                shown += 1
+    assert shown
 
 
 def test_each_figure_stands_in_the_table() -> None:

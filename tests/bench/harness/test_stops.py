@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from cltest.cbuild import ROOT
 
 from corelane.bench.harness import stops
 from corelane.bench.harness.load import LIGHT_FRACTION, Load
@@ -239,6 +242,20 @@ def test_a_curve_without_an_end_has_no_reason() -> None:
     assert curve.because is None
     assert server.explained == []
     assert why_it_stops([], server.explain, 1.0) is None
+
+
+def test_no_benchmark_draws_a_curve_without_who_can_say_why_it_stops() -> None:
+    """`load` apart, whose servers are others' and count nothing for it: it has a sweep of its own."""
+    found = 0
+    for path in (ROOT / "bench").rglob("*.py"):
+        text = path.read_text()
+        names = [r"session\.curves"] + [r"\bsweep"] * bool(re.search(r"openloop import .*\bsweep\b", text))
+        if path.parent.name != "harness" and re.search(rf"({'|'.join(names)})\(", text):
+            for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
+                if re.fullmatch("|".join(names), ast.unparse(call.func)):
+                    assert "explain" in {word.arg for word in call.keywords}, f"{path}:{call.lineno}"
+                    found += 1
+    assert found >= 8
 
 
 def test_without_counters_a_curve_says_so() -> None:

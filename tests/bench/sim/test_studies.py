@@ -20,6 +20,7 @@ class Notes:
         self.stops: dict[str, str] = {}
         self.notes: list[str] = []
         self.settings: dict[str, Any] = {}
+        self.figures: dict[str, tuple[float, dict[str, float]]] = {}
 
     def say(self, text: str) -> None: ...
 
@@ -28,6 +29,31 @@ class Notes:
 
     def arm(self, name: str, **row: Any) -> None:
         self.arms.append({"name": name, **row})
+
+    def figure(self, name: str, value: float, *, runs: object, beside: dict[str, float]) -> None:
+        self.figures[name] = value, beside
+
+
+def test_the_plain_error_stands_beside_that_by_control_variate(monkeypatch):
+    """A mean wait is a tenth above Erlang-C's; the recursion on the same draws has all of that but a hundredth."""
+    monkeypatch.setattr(studies, "SERVERS", (1,))
+    monkeypatch.setattr(studies, "SPEED_POINTS", ())
+    monkeypatch.setattr(studies, "Simulation", lambda *_, **__: None)
+    monkeypatch.setattr(studies.plain, "compare", lambda *_: {"plain error at a moderate load": 0.02})
+
+    def check(_world, servers, _seconds):
+        wait_ns = studies.formulas.mean_wait_mmn(servers, studies.LOAD / studies.MEAN_NS, studies.MEAN_NS)
+        gap_ns = studies.MEAN_NS / studies.LOAD
+        return studies.Checked(9, 1.1 * wait_ns, 0.1 * wait_ns, 1.09 * wait_ns, gap_ns, studies.MEAN_NS, 1e6)
+
+    monkeypatch.setattr(studies, "check", check)
+    session = Notes()
+    studies.check_formulas(session, 1.0)
+    value, beside = session.figures["sim.erlang_error"]
+    assert value == pytest.approx(0.01)
+    told = {"plain error at a moderate load": 0.02, f"plain error at load {studies.LOAD:g}, the largest": 0.1}
+    assert {name: beside[name] for name in told} == pytest.approx(told)
+    assert any("by control variate" in note for note in session.notes)
 
 
 def test_one_loop_ends_where_its_packets_fill_it(monkeypatch):

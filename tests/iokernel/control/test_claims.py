@@ -85,6 +85,18 @@ def test_the_second_names_the_first_and_what_to_change(socket_path: str) -> None
     assert "--cores" in line
 
 
+def test_of_worker_cpus_the_second_says_so_too(socket_path: str) -> None:
+    said: list[tuple[str, str]] = []
+    with (
+        Iokernel(socket_path, worker_cpus=[CPU]),
+        Iokernel(socket_path + "2", worker_cpus=[CPU], tell=lambda *event: said.append(event)),
+    ):
+        pass
+    ((event, line),) = said
+    assert event == "shared"
+    assert f"another iokernel, on {socket_path} (pid {os.getpid()}), gives CPU {CPU} to applications" in line
+
+
 def test_one_that_has_stopped_is_not_in_the_way(socket_path: str, folder: Path) -> None:
     said: list[tuple[str, str]] = []
     with Iokernel(socket_path, loop_cpus=[CPU], tell=lambda *event: said.append(event)):
