@@ -22,11 +22,6 @@ Serve = Callable[..., Any]
 SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.2")
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.mark.parametrize("kthreads", [1, 4])
 def test_each_is_counted_and_a_place_is_told_once_a_second(c_program: Program, kthreads: int) -> None:
     assert c_program("tests/libos/c/raised.c")(kthreads) == "ok\n"

@@ -29,11 +29,6 @@ CLIENT = Host("02:00:00:00:00:02", "10.0.0.2")
 Serve = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def link(queues: int = 1, address: bool = True) -> Any:
     return memory_link((queues, 1), ipv4=(SERVER.ip if address else None, None), ipv4_prefix=24)
 

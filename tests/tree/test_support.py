@@ -12,10 +12,12 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from cltest import CBuild, CompileError, ProgramFailed, cbuild, soak, wait_until
+from cltest import CBuild, CompileError, ProgramFailed, cbuild, compiled, soak, wait_until
 from cltest.cbuild import ROOT, setup_py
 from cltest.mutants import Model
 from cltest.planted import Planted, all_in_one
+
+from corelane.libos.numba.folder import build_id
 
 
 def program(tmp_path, body: str, headers: str = "") -> str:
@@ -248,3 +250,12 @@ def test_no_test_makes_names_in_the_folder_that_all_share():
     tests = ROOT / "tests"
     made = [str(path.relative_to(ROOT)) for path in tests.glob("**/*.py") if 'f"/' + "tmp/" in path.read_text()]
     assert not made
+
+
+def test_compiled_code_is_kept_for_all_runs_of_a_build(tmp_path, monkeypatch):
+    assert os.environ["CORELANE_CACHE_DIR"] == str(compiled.CACHE)
+    monkeypatch.setattr(compiled, "CACHE", tmp_path)
+    for kind, build in (("handlers", build_id()), ("handlers", "another"), ("linked", "another")):
+        (tmp_path / kind / build).mkdir(parents=True)
+    compiled.drop_of_other_builds()
+    assert list(tmp_path.glob("*/*")) == [tmp_path / "handlers" / build_id()]

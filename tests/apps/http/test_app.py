@@ -30,11 +30,6 @@ Serve = Callable[..., HttpService]
 gate = np.zeros(2, np.int64)  # whether loops may end, and whether one has begun
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.fixture
 def scheduler() -> libos.Scheduler:
     return libos.Scheduler()

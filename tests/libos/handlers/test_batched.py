@@ -28,11 +28,6 @@ HELD_S, SHORT_LIMIT_US = 0.2, 5_000
 LOGGED = 4  # words of the state before the log
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def logs(requests, replies, lengths, state):  # type: ignore[no-untyped-def]  # numba types it
     """state: [0] holding, [1] let go, [2] words logged: of each batch its size, and each request's first byte."""
     at = np.uint64(4) + state[2]

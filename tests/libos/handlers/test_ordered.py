@@ -23,11 +23,6 @@ HOLD = 255
 LOGGED = 4  # words of the state before the log
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def logs(request, reply, state):  # type: ignore[no-untyped-def]  # numba types it
     """Bytes: flow, number. state: [0] holding, [1] let go, [2] how many are logged, then flow << 8 | number of each."""
     if request[1] == 255:

@@ -19,11 +19,6 @@ Serve = Callable[..., Any]
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def test_compiled_work_is_done_again_and_again_beside_requests(serve: Serve) -> None:
     state = np.zeros(1, np.uint64)
 

@@ -23,11 +23,6 @@ Stream = libos.TcpStream
 Connect = Callable[[], Stream]
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.fixture
 def runtime() -> Iterator[libos.Runtime]:
     nic, end = memory_link(ipv4=(ADDRESS, None), ipv4_prefix=24)

@@ -49,11 +49,6 @@ MS_NS = 1_000_000
 CANCELED, TIMEDOUT = -errno.ECANCELED, -errno.ETIMEDOUT
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @numba.njit
 def add(sums: Any, at: Any, value: Any) -> None:
     sleep_ns(1000)

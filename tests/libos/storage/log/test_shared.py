@@ -29,11 +29,6 @@ SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02"
 SLOW = BlkFaults(latency_min_ns=1_000_000, latency_max_ns=2_000_000)
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.fixture
 def log() -> Iterator[Log]:
     """Of a device in memory. It is for the test to see that no runtime has it at the end."""
