@@ -198,7 +198,7 @@ def test_commands_of_the_page_work(page: Path, tmp_path: Path, request: pytest.F
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGTERM)
-        shell.wait(timeout=10)
+        shell.wait(timeout=60)
     out = said.read_text() + "".join(f"\n{f.name}: {f.read_text()}" for f in sorted(tmp_path.glob("*.out")) if code)
     print(out)
     assert code == 0, out

@@ -82,7 +82,7 @@ def test_a_long_request_ends_by_a_short_one_behind_it(
         for n in range(1, 6):
             state[BEGUN] = 0
             served.send(CLIENT.datagram(SERVER, LONG, 5555, 9000))
-            wait_until(lambda: state[BEGUN] == 1, 10, "the long request to begin")
+            wait_until(lambda: state[BEGUN] == 1, 60, "the long request to begin")
             served.send(CLIENT.datagram(SERVER, SHORT, 5555, 9000))
             answers = [read_datagram(frame).payload for frame in served.receive(2)]
             assert sorted(answers) == [SHORT, LONG]

@@ -45,7 +45,7 @@ def _holding(serve: Serve, kthreads: int = 1) -> tuple[Any, Any]:
     state = np.zeros(1000, np.uint64)
     served = serve(libos.udp(9000, state=state, ordered=True)(logs), kthreads=kthreads)
     served.send(_request(1, HOLD))
-    wait_until(lambda: state[0] == 1, 10, lambda: "the handler to hold the flow")
+    wait_until(lambda: state[0] == 1, 60, lambda: "the handler to hold the flow")
     return served, state
 
 

@@ -273,7 +273,7 @@ def test_uthreads_left_behind_lose_no_record(log_first: bool) -> None:
         runtime.start()
         before = int(state[1])
         end.send([CLIENT.datagram(SERVER, b"%d" % i, 5555, 9000) for i in range(8)])
-        wait_until(lambda: state[1] == before + 8, 10, "appends")
+        wait_until(lambda: state[1] == before + 8, 60, "appends")
         assert runtime.stop(0) == 8
         blk.now_ns = 1000
         blk.set(BlkFaults())
