@@ -53,12 +53,13 @@ test: build
 	$(PY) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 # pytest compiles the test files when it collects them, and keeps that: once here, beside mypy, instead of in each worker.
-# Not where it has since the last one of them changed.
+# Only those that have changed since.
 collected: build/collected
 
 build/collected: $(STAMP) $(shell find tests -name '*.py' 2>/dev/null)
 	@mkdir -p build
-	@$(PY) -m pytest --collect-only -qq >$@ || { cat $@; rm $@; }
+	@set -- $(if $(filter $(STAMP),$?),tests,$(foreach file,$?,$(if $(filter test_%,$(notdir $(file))),$(file)))); \
+	if [ $$# = 0 ]; then touch $@; else $(PY) -m pytest --collect-only -qq "$$@" >$@ || { cat $@; rm $@; }; fi
 
 # The C programs of the tests for both sanitizers, compiled at idle priority: CI does so while the tests run.
 sanitized: $(STAMP)
@@ -92,10 +93,17 @@ types: $(STAMP)
 	@for f in $(FLOORS); do ln -s ../../../$$f build/mypy/corelane/$$f; done
 	MYPYPATH=tests/support $(PY) -m mypy $(FLOORS:%=-p corelane.%) -p cltest -p loopsuites
 
+# Files that have changed since all were in form; all of them if the form has.
 check-format:
 	@if ! command -v $(CLANG_FORMAT) >/dev/null; then \
 	    echo "format check skipped: no $(CLANG_FORMAT) (apt-get install clang-format-14)"; \
-	else printf '%s\n' $(C_FILES) | xargs -r -P $$(nproc) -n 50 $(CLANG_FORMAT) --dry-run -Werror; fi
+	else $(MAKE) --no-print-directory build/formatted; fi
+
+build/formatted: .clang-format $(wildcard $(C_FILES))
+	@mkdir -p build
+	@printf '%s\n' $(if $(filter .clang-format,$?),$(C_FILES),$?) | \
+	    xargs -r -P $$(nproc) -n 50 $(CLANG_FORMAT) --dry-run -Werror
+	@touch $@
 
 format:
 	$(PY) -m ruff check -q --fix . && $(PY) -m ruff format -q .

@@ -518,7 +518,7 @@ class Runtime(Adopted, Awaited, Bound, Promising, Scoped, traced.Traced, forked.
         """Whether the iokernel or NIC is away at this moment."""
         return bool(self._info().gone)
 
-    def wait_until(self, condition: Callable[[RuntimeStats], bool], timeout_s: float = 5.0) -> RuntimeStats:
+    def wait_until(self, condition: Callable[[RuntimeStats], bool], timeout_s: float = 60.0) -> RuntimeStats:
         """Look at the statistics until a condition holds; returns them. Raises CorelaneError when time is over."""
         deadline = time.monotonic() + timeout_s
         while True:

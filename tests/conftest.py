@@ -20,7 +20,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from cltest import CBuild, NetnsFactory, netns_missing, signals, soak
-from cltest.simulator import compile_once
+from cltest.compiled import compile_once, drop_of_other_builds, keep_compiled
 
 TESTS = Path(__file__).parent
 DEFAULT_SEED = 20240607
@@ -34,9 +34,12 @@ hypothesis.settings.register_profile("random", deadline=None, max_examples=1000,
 hypothesis.settings.load_profile(os.environ.get("CORELANE_HYPOTHESIS", "fixed"))
 
 
-def pytest_configure() -> None:
-    """Also in each worker: what it starts inherits its signals."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Also in each worker: what it starts inherits its signals, and where compiled code is kept."""
     signals.heed_ignored()
+    keep_compiled()
+    if not hasattr(config, "workerinput"):
+        drop_of_other_builds()
 
 
 def pytest_report_header() -> list[str]:

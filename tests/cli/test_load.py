@@ -53,7 +53,7 @@ def echo_server(space: Namespace | None = None) -> Iterator[int]:
         thread.start()
         yield server.getsockname()[1]
         server.sendto(b"", ("127.0.0.1", server.getsockname()[1]))
-        thread.join(20)
+        thread.join(60)
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ def test_a_server_and_batch_work_share_a_core(start: Any, tmp_path: Path) -> Non
         """Moves that the job's probes answered, before any signal."""
         return sum(a["actuation"]["ask"]["n"] for a in watch.snapshot(path)["cores"]["allocators"])
 
-    wait_until(lambda: answered_asks() > 0, 20, lambda: f"an ask to be answered: {watch.snapshot(path)['cores']}")
+    wait_until(lambda: answered_asks() > 0, 60, lambda: f"an ask to be answered: {watch.snapshot(path)['cores']}")
     top = ask("top", "--socket", path, "-d", "0.2", "--once", "--json")
     apps = {a["name"]: a["cores"] for a in json.loads(top.stdout)["apps"]}
     assert {name: (c["class"], c["guaranteed"], c["deadline_us"]) for name, c in apps.items()} == {
@@ -94,7 +94,7 @@ def test_a_server_and_batch_work_share_a_core(start: Any, tmp_path: Path) -> Non
     assert job.event("gone")["text"]
     assert run.stop() == 0
     assert job.stop() == 0
-    assert up.process.wait(20) == 0
+    assert up.process.wait(60) == 0
 
 
 POLICY = """

@@ -120,16 +120,16 @@ def test_an_iokernel_is_scraped(socket_path: str) -> None:
     with Iokernel(socket_path, poll="block"), metrics.Server(("127.0.0.1", 0), socket_path) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         base = "http://{}:{}".format(*server.server_address[:2])
-        with urllib.request.urlopen(base + "/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(base + "/metrics", timeout=60) as answer:
             assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
             assert b'mode="block"} 1\n' in answer.read()
         for kind in (exposition.OPENMETRICS, exposition.PROTOBUF):
             asked = urllib.request.Request(base + "/metrics", headers={"Accept": f"{kind}, text/plain;q=0.5"})
-            with urllib.request.urlopen(asked, timeout=10) as answer:
+            with urllib.request.urlopen(asked, timeout=60) as answer:
                 assert answer.headers["Content-Type"] == kind
                 assert b"corelane_up" in answer.read()
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(base + "/other", timeout=10)
+            urllib.request.urlopen(base + "/other", timeout=60)
         server.shutdown()
 
 
@@ -138,7 +138,7 @@ def test_without_an_iokernel_a_scrape_says_so(tmp_path: Path, name: str) -> None
     with metrics.Server(("127.0.0.1", 0), str(tmp_path / name)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(urllib.error.HTTPError) as raised:
-            urllib.request.urlopen("http://{}:{}/metrics".format(*server.server_address[:2]), timeout=10)
+            urllib.request.urlopen("http://{}:{}/metrics".format(*server.server_address[:2]), timeout=60)
         assert raised.value.code == 503
         assert "no iokernel listens" in raised.value.read().decode()
         server.shutdown()
@@ -148,7 +148,7 @@ def scraped(server: metrics.Server, path: str = "/metrics") -> int:
     """The status of one scrape."""
     where = "http://{}:{}".format(*server.server_address[:2])
     try:
-        with urllib.request.urlopen(where + path, timeout=30) as answer:
+        with urllib.request.urlopen(where + path, timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -167,7 +167,7 @@ def test_clients_that_dawdle_keep_nobody_else_out(
             slow[-1].sendall(sent)
             wait_until(lambda: len(server._clients) == len(slow))
         assert scraped(server) == 503, "it is answered, with the reason"
-        slow[0].settimeout(30)
+        slow[0].settimeout(60)
         assert slow[0].recv(1) == b"", "the one that was there for the longest has given way"
         wait_until(lambda: len(server._clients) == len(slow) - 1)
         server.shutdown()
@@ -200,10 +200,10 @@ def test_who_waits_for_the_server_is_not_cut_off(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(metrics.Server, "metrics", measured)
     with metrics.Server(("127.0.0.1", 0), str(tmp_path / "absent")) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with socket.create_connection(server.server_address[:2], timeout=30) as first:
+        with socket.create_connection(server.server_address[:2], timeout=60) as first:
             first.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             assert asked.wait(60)
-            with socket.create_connection(server.server_address[:2], timeout=30) as one_too_many:
+            with socket.create_connection(server.server_address[:2], timeout=60) as one_too_many:
                 assert one_too_many.recv(1) == b""
             goes_on.set()
             assert first.recv(12) == b"HTTP/1.0 503"
@@ -217,7 +217,7 @@ def test_a_client_has_so_long_for_its_request(
     with metrics.Server(("127.0.0.1", 0), str(tmp_path / "absent")) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setattr(metrics, "_REQUEST_S", 0.0)
-        with socket.create_connection(server.server_address[:2], timeout=30) as slow:
+        with socket.create_connection(server.server_address[:2], timeout=60) as slow:
             assert slow.recv(1) == b""
         monkeypatch.undo()
         gone = socket.create_connection(server.server_address[:2])
@@ -255,6 +255,6 @@ def test_out_of_descriptors_or_threads_it_waits_and_goes_on(tmp_path: Path, monk
                 assert sock.recv(1) == b""
         assert pauses == [metrics._PAUSE_S] * 2
         with pytest.raises(urllib.error.HTTPError, match="503"):
-            urllib.request.urlopen("http://{}:{}/metrics".format(*where), timeout=10)
+            urllib.request.urlopen("http://{}:{}/metrics".format(*where), timeout=60)
         wait_until(lambda: not server._clients)
         server.shutdown()

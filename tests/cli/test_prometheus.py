@@ -43,7 +43,7 @@ class Prometheus:
     def query(self, text: str) -> list[dict[str, Any]]:
         """What a query gives now; AssertionError if it is no query."""
         words = urllib.parse.urlencode({"query": text})
-        with urllib.request.urlopen(f"http://{self._at}/api/v1/query?{words}", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://{self._at}/api/v1/query?{words}", timeout=60) as answer:
             told = json.load(answer)
         assert told["status"] == "success", (text, told)
         found: list[dict[str, Any]] = told["data"]["result"]
@@ -59,7 +59,7 @@ class Prometheus:
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(30)
+        self._process.wait(60)
         self._said.close()
 
 

@@ -196,6 +196,6 @@ def test_in_a_terminal_it_is_a_screen_and_q_ends_it(socket_path: str) -> None:
             wait_until(lambda: has(b"no application") or has(b"polling"), 60.0)
             os.write(ours, b"q")
             wait_until(lambda: has(b"\x1b[?1049l") or process.poll() is not None, 60.0)
-            assert process.wait(20) == 0, said
+            assert process.wait(60) == 0, said
     os.close(ours)
     assert b"\x1b[?1049h" in said, "on the alternate screen, which gives back what was there"

@@ -151,7 +151,7 @@ def test_a_handler_that_never_comes_back_is_named_when_asked_to_end(start: Any, 
         ends = [(mac_to_bytes(mac), ipv4_to_int(ipv4)) for mac, ipv4 in (
             (client.mac, client.ipv4), (server["mac"], server["address"]))]  # fmt: skip
         assert client.send(udp_frame(ends[0], ends[1], b"x")) == 1
-        wait_until((tmp_path / "entered").exists, 20, "the request to be taken")
+        wait_until((tmp_path / "entered").exists, 60, "the request to be taken")
         run.process.send_signal(signal.SIGTERM)
         assert "in the handler of UDP port 9000, for_ever" in run.event("stuck")["text"]
         assert run.process.wait(60) == 1

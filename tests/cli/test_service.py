@@ -234,7 +234,7 @@ def test_it_serves_without_python(shop: Path, iokernel: str, start: Any) -> None
             first = receive(socket, b"one", (address, 9000))
             assert (first[:3], first[3], first[6]) == (b"one", 1, 7), "its state begins as it was when it was compiled"
             assert receive(socket, b"two", (address, 9000))[3] > first[3], "and is kept"
-            wait_until(lambda: receive(socket, b"", (address, 9000))[1] > 1, 30, "periodic work")
+            wait_until(lambda: receive(socket, b"", (address, 9000))[1] > 1, 60, "periodic work")
             assert receive(socket, b"\1\2\3", (address, 9001)) == b"\3\6"
             socket.send(b"\xff", (address, 9001))
             for text in (b"two", b"three"):
@@ -249,7 +249,7 @@ def test_it_serves_without_python(shop: Path, iokernel: str, start: Any) -> None
         assert asked(client, address, "GET /sum")[0] == "405"
         assert asked(client, address, "GET /wrong/way")[0] == "500"
         assert asked(client, address, "GET /nowhere")[0] == "404"
-    wait_until(lambda: shown(iokernel).get("requests") == 4, 20, "counters of its HTTP server")
+    wait_until(lambda: shown(iokernel).get("requests") == 4, 60, "counters of its HTTP server")
     app = next(a for a in watch.snapshot(iokernel)["apps"] if a["name"] == "shop")
     assert app["pid"] == pid
     anonymous = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "RssAnon" in line)

@@ -77,7 +77,7 @@ def test_several_names_of_a_module_are_run_together(module: str, plain: bool) ->
         service = target.setup(runtime)
         assert service.ports == (7001,)
         runtime.start()
-        wait_until(lambda: service.stats()["calls"] > 1, 30, "two calls")
+        wait_until(lambda: service.stats()["calls"] > 1, 60, "two calls")
         assert sys.modules[module].calls[0] > 1
         assert resolve(f"{module}:bare,tick", port=7002).name == "bare"
 

@@ -38,7 +38,7 @@ def test_an_application_that_is_attached_has_not_started_yet(socket_path: str) -
         assert "late" in iokernel.apps
         assert not up.has_started(iokernel, "late")
         runtime.start()
-        wait_until(lambda: up.has_started(iokernel, "late"), 20, "its announcement")
+        wait_until(lambda: up.has_started(iokernel, "late"), 60, "its announcement")
         assert not up.has_started(iokernel, "other")
 
 

@@ -65,7 +65,7 @@ class Pair:
             return sorted(frames)
         return sorted(f[:18] + bytes(2) + f[20:24] + bytes(2) + f[26:] if f[12:14] == b"\x08\0" else f for f in frames)
 
-    def collect(self, nic: Nic, n: int, deadline_s: float = 10.0) -> list[bytes]:
+    def collect(self, nic: Nic, n: int, deadline_s: float = 60.0) -> list[bytes]:
         """Receive on all queues until n datagrams for port 9000 have come; fewer only after the deadline."""
         out: list[bytes] = []
         end = time.monotonic() + deadline_s

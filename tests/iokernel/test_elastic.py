@@ -202,7 +202,7 @@ def test_what_another_process_has_is_read_on_a_thread_of_its_own() -> None:
 
 
 def wait_for_end(thread: threading.Thread) -> bool:
-    thread.join(30)
+    thread.join(60)
     return thread.is_alive()
 
 

@@ -110,7 +110,7 @@ def test_a_sleeper_wakes_when_the_iokernel_dies_and_when_the_next_one_brings_fra
     wait_until(lambda: a.info().attached == 2 and b.info().attached == 2)
     frame = between(a, b, b"good morning")
     assert a.send(frame) == 1
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert got == [frame]
 
@@ -137,11 +137,11 @@ def test_a_stop_is_told_from_a_death(child, attach, socket_path):
     said: list[int] = []
     a = attach("a", on_change=lambda state, _text: said.append(state))
     process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: said == [port_module.STALLED], 20)
+    wait_until(lambda: said == [port_module.STALLED], 60)
     assert not a.gone
     assert "is it stopped" in a.info().text
     process.send_signal(signal.SIGCONT)
-    wait_until(lambda: said == [port_module.STALLED, port_module.ATTACHED], 20)
+    wait_until(lambda: said == [port_module.STALLED, port_module.ATTACHED], 60)
 
 
 def test_a_stop_is_noticed_while_the_iokernel_sleeps(child, attach, socket_path):
@@ -151,9 +151,9 @@ def test_a_stop_is_noticed_while_the_iokernel_sleeps(child, attach, socket_path)
     tasks = Path(f"/proc/{process.pid}/task")
     wait_until(lambda: all(" S " in (task / "stat").read_text() for task in tasks.iterdir()))
     process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: said == [port_module.STALLED], 20)
+    wait_until(lambda: said == [port_module.STALLED], 60)
     process.send_signal(signal.SIGCONT)
-    wait_until(lambda: said == [port_module.STALLED, port_module.ATTACHED], 20)
+    wait_until(lambda: said == [port_module.STALLED, port_module.ATTACHED], 60)
 
 
 def _maps() -> list[str]:
@@ -199,7 +199,7 @@ def test_an_old_arena_is_let_go_when_its_last_frame_comes_back(child, attach, so
     assert before <= _inodes(size), "mapped as long as a frame of it is out"
     lib.cl_nic_free(a.ptr, 0, held, 1)
     assert a.send(between(a, a, b"x")) == 1
-    wait_until(lambda: not before & _inodes(size), 20)
+    wait_until(lambda: not before & _inodes(size), 60)
 
 
 def _shared_mappings() -> int:
@@ -322,7 +322,7 @@ def test_of_two_that_attach_again_one_is_told(child, attach, socket_path, mute):
     with pytest.raises(CorelaneError, match="another thread is attaching"):
         a.reattach()
     connection.shutdown(socket.SHUT_RDWR)
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
 
 

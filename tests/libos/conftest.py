@@ -33,7 +33,7 @@ class Served:
         """Put whole frames on the wire."""
         assert self.end.send(list(frames)) == len(frames)
 
-    def receive(self, n: int = 1, deadline_s: float = 10.0) -> list[bytes]:
+    def receive(self, n: int = 1, deadline_s: float = 60.0) -> list[bytes]:
         """The next n frames from the runtime."""
         out: list[bytes] = []
 
@@ -58,7 +58,7 @@ class Served:
 
     def settled(self, condition: Callable[[RuntimeStats], bool]) -> RuntimeStats:
         """Statistics once a condition holds."""
-        return self.runtime.wait_until(condition, 10.0)
+        return self.runtime.wait_until(condition, 60.0)
 
 
 @pytest.fixture

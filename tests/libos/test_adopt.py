@@ -90,7 +90,7 @@ def test_a_selectors_loop_serves_beside_its_own_descriptors() -> None:
             for n in range(200):
                 send(end, b"%d" % n)
                 got: list[bytes] = []
-                wait_until(lambda got=got: got.extend(end.recv(1)) or got, 20, "a reply")
+                wait_until(lambda got=got: got.extend(end.recv(1)) or got, 60, "a reply")
                 served.append(read_datagram(got[0]).payload)
                 os.write(theirs, b"x")
             stopping.set()
@@ -168,7 +168,7 @@ def test_a_loop_that_sleeps_learns_that_another_thread_closed_it() -> None:
         thread.start()
         parks = runtime.stats().sched["parks"]
         send(end, b"x")
-        wait_until(lambda: runtime.stats().sched["parks"] > parks, 10, "the loop to serve and sleep")
+        wait_until(lambda: runtime.stats().sched["parks"] > parks, 60, "the loop to serve and sleep")
         runtime.stop()
         thread.join()
     assert ended == [errno.ESHUTDOWN]

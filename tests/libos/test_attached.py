@@ -106,14 +106,14 @@ def test_a_burst_beyond_a_rate_limit_is_sent_to_the_end(outside: Any) -> None:
         n = 32 + 64 + 100
         for i in range(n):
             assert wire.nic.send(CLIENT.datagram(server, i.to_bytes(2))) == 1
-        runtime.wait_until(lambda stats: stats.net["replied"] == n, 20)
+        runtime.wait_until(lambda stats: stats.net["replied"] == n, 60)
         got: list[bytes] = []
 
         def all_sent() -> bool:
             got.extend(f for f in wire.nic.recv() if f[12:14] == b"\x08\x00")
             return len(got) + runtime.stats().net["tx_dropped_full"] == n
 
-        wait_until(all_sent, 20, lambda: f"{n} replies, have {len(got)}: {runtime.stats()}")
+        wait_until(all_sent, 60, lambda: f"{n} replies, have {len(got)}: {runtime.stats()}")
         assert len(got) > 32 + 32  # a full ring, and much of what waited behind it
         assert len({read_datagram(f).payload for f in got}) == len(got)
 
@@ -149,7 +149,7 @@ def test_the_gateway_that_the_iokernel_grants_is_used(outside: Any) -> None:
                     frames.append(f)
             return bool(frames)
 
-        wait_until(look, 20, "the datagram for 192.0.2.7")
+        wait_until(look, 60, "the datagram for 192.0.2.7")
         sent = read_datagram(frames[0])
         assert (sent.dst, sent.payload) == ("192.0.2.7", b"beyond")
         assert frames[0][:6] == bytes.fromhex(CLIENT.mac.replace(":", ""))
@@ -193,13 +193,13 @@ def test_an_iokernel_that_goes_and_one_that_comes(outside: Any) -> None:
         runtime.start()
         address, mac = runtime.address, runtime.mac
         first.stop()
-        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+        wait_until(lambda: runtime.gone, 60, "the runtime to notice")
         second = start()
-        wait_until(lambda: not runtime.gone, 20, "the runtime to attach again")
+        wait_until(lambda: not runtime.gone, 60, "the runtime to attach again")
         assert (runtime.address, runtime.mac) == (address, mac)
         with libos.Runtime(path, name="neighbour") as other:
             other.start()
-            wait_until(lambda: len(second.apps) == 2, 20, "both applications")
+            wait_until(lambda: len(second.apps) == 2, 60, "both applications")
         names = [name for name, _ in events if name in ("gone", "attached")]
         assert names[-2:] == ["gone", "attached"]
         assert all("\n" not in text and text for _, text in events)
@@ -216,9 +216,9 @@ def test_who_wished_for_more_is_told_once_and_again_when_it_gets_something_else(
         assert events[0][1].startswith("it has weight 1 instead of 7, guaranteed cores 0 instead of 1: to allow more")
         for may, said in ((UserConfig(), ""), (UserConfig(weight=3), "it has weight 3 instead of 7")):
             kernel.stop()
-            wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+            wait_until(lambda: runtime.gone, 60, "the runtime to notice")
             kernel = start(**managed, allowance=Allowance(user_defaults=may))
-            wait_until(lambda: events[-1][0] == "attached", 20, "the runtime to attach again")
+            wait_until(lambda: events[-1][0] == "attached", 60, "the runtime to attach again")
             assert said in events[-1][1]
             assert ("instead of" in events[-1][1]) == bool(said)
     assert [name for name, _ in events].count("limited") == 1
@@ -260,11 +260,11 @@ def test_without_a_policy_kthreads_go_where_the_iokernel_of_today_puts_them(outs
         runtime.start()
         assert _kthread_cpus() == [{one}]
         kernel.stop()
-        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
-        wait_until(lambda: _kthread_cpus() == [{one} if fixed else everywhere], 20, "kthreads to go anywhere")
+        wait_until(lambda: runtime.gone, 60, "the runtime to notice")
+        wait_until(lambda: _kthread_cpus() == [{one} if fixed else everywhere], 60, "kthreads to go anywhere")
         start(worker_cpus=[other])
-        wait_until(lambda: not runtime.gone, 20, "the runtime to attach again")
-        wait_until(lambda: _kthread_cpus() == [{one if fixed else other}], 20, "kthreads to go where they are put")
+        wait_until(lambda: not runtime.gone, 60, "the runtime to attach again")
+        wait_until(lambda: _kthread_cpus() == [{one if fixed else other}], 60, "kthreads to go where they are put")
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
@@ -277,15 +277,15 @@ def test_kthreads_go_where_they_are_put_when_the_next_iokernel_has_no_policy(out
     with libos.Runtime(path, name="moved", on_event=lambda _name, text: texts.append(text)) as runtime:
         runtime.start()
         kernel.stop()
-        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+        wait_until(lambda: runtime.gone, 60, "the runtime to notice")
         kernel = start(worker_cpus=[other])
-        wait_until(lambda: _kthread_cpus() == [{other}], 20, "kthreads to go where they are put")
+        wait_until(lambda: _kthread_cpus() == [{other}], 60, "kthreads to go where they are put")
     with libos.Runtime(path, name="stays", on_event=lambda _name, text: texts.append(text)) as runtime:
         runtime.start()
         kernel.stop()
-        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+        wait_until(lambda: runtime.gone, 60, "the runtime to notice")
         start(worker_cpus=[one], policy="delay")
-        wait_until(lambda: "but not of this application until that is started anew" in texts[-1], 20, "to be told")
+        wait_until(lambda: "but not of this application until that is started anew" in texts[-1], 60, "to be told")
 
 
 def test_a_runtime_that_nobody_listens_to_says_what_was_not_granted(outside: Any) -> None:
@@ -308,7 +308,7 @@ def test_a_runtime_that_nobody_listens_to_says_what_was_not_granted(outside: Any
         assert lib.cl_runtime_start(out[0], err) == 0, ffi.string(err)
         kernel.stop()
         start(**managed, allowance=Allowance(user_defaults=UserConfig(weight=7)))
-        wait_until(lambda: note() == "", 20, "what the next iokernel grants")
+        wait_until(lambda: note() == "", 60, "what the next iokernel grants")
     finally:
         lib.cl_runtime_delete(out[0])
 
@@ -327,12 +327,12 @@ def test_requests_are_served_after_the_iokernel_was_killed(outside: Any) -> None
             address, mac = runtime.address, runtime.mac
             with open_port(path, name="asker", reattach_s=0) as asker:
                 asker.send([Host(asker.mac, str(asker.ipv4)).datagram(Host(mac, address), b"under way")] * 64)
-                wait_until(lambda: runtime.stats().net["replied"] > 0, 20, "a reply")
+                wait_until(lambda: runtime.stats().net["replied"] > 0, 60, "a reply")
                 first.kill()
-                first.wait(20)
-            wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+                first.wait(60)
+            wait_until(lambda: runtime.gone, 60, "the runtime to notice")
             start()
-            wait_until(lambda: not runtime.gone, 20, "the runtime to attach again")
+            wait_until(lambda: not runtime.gone, 60, "the runtime to attach again")
             server = wire.resolve(address)
             assert (server.mac, server.ip) == (mac, address)
             for n in (1, 22, 300, 1400):
@@ -369,9 +369,9 @@ def _killable(path: str, *options: str) -> Iterator[Callable[[], subprocess.Pope
 
 def _kill(process: subprocess.Popen[str], *runtimes: libos.Runtime) -> None:
     process.kill()
-    process.wait(20)
+    process.wait(60)
     for runtime in runtimes:
-        wait_until(lambda r=runtime: r.gone, 20, "the runtime to notice")
+        wait_until(lambda r=runtime: r.gone, 60, "the runtime to notice")
 
 
 class _Transfer:
@@ -441,7 +441,7 @@ def test_connections_survive_a_restart_of_the_iokernel(outside: Any, options: tu
             lease = two[1][1].lease(20)
             assert lease is not None
             transfer = _Transfer(*two[0])
-            wait_until(lambda: transfer.came > 1_000_000, 20, "some of it")
+            wait_until(lambda: transfer.came > 1_000_000, 60, "some of it")
             _kill(first, ours, theirs)
             two[2][0].write(b"nobody hears this")
             with pytest.raises(CorelaneError) as over:
@@ -449,7 +449,7 @@ def test_connections_survive_a_restart_of_the_iokernel(outside: Any, options: tu
             assert over.value.errno == errno.ETIMEDOUT
             came = transfer.came
             start()
-            wait_until(lambda: not (ours.gone or theirs.gone), 20, "the runtimes to attach again")
+            wait_until(lambda: not (ours.gone or theirs.gone), 60, "the runtimes to attach again")
             wait_until(lambda: transfer.came > came + 1_000_000, 60, "more of it")
             assert transfer.finish()
             assert lease.data == b"kept" * 200
@@ -474,6 +474,6 @@ def test_who_only_sends_sends_by_the_next_iokernel_at_once(outside: Any) -> None
             assert reader.receive(20)[0] == b"first"
             _kill(first, ours, theirs)
             start()
-            wait_until(lambda: not (ours.gone or theirs.gone), 20, "the runtimes to attach again")
+            wait_until(lambda: not (ours.gone or theirs.gone), 60, "the runtimes to attach again")
             sender.send(b"second", (theirs.address, 7000))
             assert reader.receive(20)[0] == b"second"

@@ -114,7 +114,7 @@ def test_a_python_thread_waits_for_a_time_or_until_an_interrupt(runtime: libos.R
     before = channel.counters["waits"]
 
     def interrupt() -> None:
-        wait_until(lambda: channel.counters["waits"] > before, 30, "somebody waits")
+        wait_until(lambda: channel.counters["waits"] > before, 60, "somebody waits")
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)

@@ -60,7 +60,7 @@ def replies(wire: Nic, request: bytes, kind: bytes) -> list[bytes]:
         found.extend(f for f in wire.recv(timeout_s=0.05) if f[12:14] == kind)
         return bool(found)
 
-    wait_until(look, 20, "a reply")
+    wait_until(look, 60, "a reply")
     return found
 
 
@@ -121,14 +121,14 @@ def test_batch_that_never_looks_gives_the_core_to_requests_and_goes_on(managed: 
     with libos.Runtime(path, name="kv") as kv, libos.Runtime(path, name="batch", kind="batch") as batch:
         batch.start()
         batch.spawn(never_looks.address, words.ctypes.data)
-        wait_until(lambda: words[0] > 0, 20, "the batch job to run")
+        wait_until(lambda: words[0] > 0, 60, "the batch job to run")
         kv.bind(echo_handler("c"))
         kv.start()
         server = resolve(wire, kv.address)
         for n in range(50):
             before = int(words[0])
             ask(wire, server, n.to_bytes(4))
-            wait_until(lambda b=before: int(words[0]) > b, 20, "the batch job to go on")
+            wait_until(lambda b=before: int(words[0]) > b, 60, "the batch job to go on")
         print(kernel.stats()["cores"])
         assert batch.stats().sched["interrupts"] > 0
         words[1] = 1
@@ -207,8 +207,8 @@ def test_batch_in_plain_python_or_numpy_moves_by_the_signal(managed: Any, job: s
                 process.stdin.flush()
                 return int(process.stdout.readline()) >= 10
 
-            wait_until(interrupted, 20, lambda: f"ten interrupts: {kernel.stats()['cores']}")
-            wait_until(noticed, 20, lambda: f"the job to notice ten: {kernel.stats()['cores']}")
+            wait_until(interrupted, 60, lambda: f"ten interrupts: {kernel.stats()['cores']}")
+            wait_until(noticed, 60, lambda: f"the job to notice ten: {kernel.stats()['cores']}")
             said = json.loads(process.communicate("stop\n", timeout=60)[0])
             assert said["right"]
             assert set(said["threads"]) == {1}, "the iokernel moves no threads of BLAS"
@@ -272,7 +272,7 @@ def test_flows_keep_their_order_while_cores_move(managed: Any) -> None:
             late = sum(s.dropped[f"flow_{why}"] for why in ("queue_full", "table_full", "budget"))
             return s.net["handled"] + late + dropped() == sent
 
-        stats = a.wait_until(all_are_known, 20.0)
+        stats = a.wait_until(all_are_known, 60.0)
         assert stats.net["handled"] > 0
         assert state[FLOWS] == 0, "datagrams came out of order"
         assert sum(cpu["moves"] for cpu in kernel.stats()["cores"]["cpus"]) >= 50

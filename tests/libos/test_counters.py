@@ -55,7 +55,7 @@ def wait_for(io: Iokernel, wanted: Values) -> Values:
         values = published(io)
         return values if wanted.items() <= values.items() else None
 
-    return wait_until(there, 20, lambda: f"{wanted} of {published(io)}")
+    return wait_until(there, 60, lambda: f"{wanted} of {published(io)}")
 
 
 def test_drops_and_failures_are_seen_while_it_runs(place: tuple[Iokernel, Any]) -> None:

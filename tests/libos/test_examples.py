@@ -34,7 +34,7 @@ def _ask_selectors_loop(child: subprocess.Popen[str]) -> bytes:
     """By the socket that its loop serves beside the runtime; it prints where that is."""
     assert child.stdout is not None
     port = int(child.stdout.readline().split()[-1])
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         return connection.makefile("rb").read()
 
 

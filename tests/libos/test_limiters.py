@@ -64,7 +64,7 @@ def limiter(request: pytest.FixtureRequest, outside: Any, tmp_path: Path) -> Sta
                 def connect() -> Client:
                     return Client(streams.enter_context(asker.connect_tcp((address, 7000), timeout_s=20)))
 
-                wait_until(lambda: listens(connect), 20, "the server to listen")
+                wait_until(lambda: listens(connect), 60, "the server to listen")
                 yield connect
             said = "".join(end_example(child))
             assert re.fullmatch(r".*serv(es|ing) TCP port 7000.*\n", said), said
@@ -126,4 +126,4 @@ def test_a_window_ends(limiter: Start) -> None:
             answers.extend(client.ask(b"hit a"))
             return answers[-1] == b"ok 0" and b"full" in answers
 
-        wait_until(begun_anew, 20, lambda: f"another window: {answers[-5:]}")
+        wait_until(begun_anew, 60, lambda: f"another window: {answers[-5:]}")

@@ -51,7 +51,7 @@ class Asking(threading.Thread):
             requests = [udp_frame(self._from, self._to, n.to_bytes(8, "big"), (20000 + n % 64, 9000)) for n in wanted]
             self.asked += self._client.send(requests)
             with contextlib.suppress(AssertionError):  # then fewer are answered than were asked
-                wait_until(lambda: self._take() or len(self.answered) == self.asked, 30)
+                wait_until(lambda: self._take() or len(self.answered) == self.asked, 60)
             if len(self.answered) < self.asked:
                 return
 
@@ -84,7 +84,7 @@ def test_a_server_is_replaced_again_and_again_and_no_request_is_lost(io, client,
             asking.go_on()
             new = served(socket_path, kthreads=1 + turn % 2)
             assert new.ready(replace=True) == 1
-            assert old.wait(20), "it is told that it is to drain"
+            assert old.wait(60), "it is told that it is to drain"
             old.drain()
             assert old.stop() == 0
             old.close()

@@ -98,7 +98,7 @@ def start(command: list[str], space: Namespace, kernel: Iokernel) -> tuple[subpr
             return True
         return False
 
-    wait_until(listens, 20, "the proxy to listen")
+    wait_until(listens, 60, "the proxy to listen")
     return child, address
 
 

@@ -29,11 +29,6 @@ CLIENT = Host("02:00:00:00:00:02", "10.0.0.2")
 Serve = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def link(queues: int = 1, address: bool = True) -> Any:
     return memory_link((queues, 1), ipv4=(SERVER.ip if address else None, None), ipv4_prefix=24)
 
@@ -216,7 +211,7 @@ def test_wait_ends_when_another_thread_stops(serve: Serve) -> None:
     assert not served.runtime.wait(0.001)
     thread = threading.Thread(target=served.runtime.stop)
     thread.start()
-    assert served.runtime.wait(20)
+    assert served.runtime.wait(60)
     thread.join()
 
 
@@ -235,7 +230,7 @@ def test_serve_ends_when_another_thread_closes() -> None:
     thread = threading.Thread(target=serves)
     with nic, end:
         thread.start()
-        assert serving.wait(20)
+        assert serving.wait(60)
         runtime.close()
         thread.join()
     assert raised == []
@@ -299,7 +294,7 @@ def test_a_long_handler_strands_nothing(serve: Serve) -> None:
     served = serve(holds, kthreads=2)
     try:
         served.send(*[CLIENT.datagram(SERVER, bytes([n])) for n in (1, 2, 3, 4)])
-        wait_until(lambda: gate[1] == 1, 20, "the long handler to start")
+        wait_until(lambda: gate[1] == 1, 60, "the long handler to start")
         served.send(*[CLIENT.datagram(SERVER, bytes([n])) for n in (5, 6)])
         assert sorted(d.payload[0] for d in served.datagrams(5)) == [2, 3, 4, 5, 6]
         # All five if the queue's own kthread took the long one; one, the long one itself, if the sibling stole that.
@@ -324,7 +319,7 @@ def test_no_stealing_when_told_so(serve: Serve) -> None:
     served = serve(holds, kthreads=2, scheduler=Scheduler(steal=False))
     try:
         served.send(CLIENT.datagram(SERVER, b"\1"), CLIENT.datagram(SERVER, b"\2"))
-        wait_until(lambda: gate[1] == 1, 20, "the long handler to start")
+        wait_until(lambda: gate[1] == 1, 60, "the long handler to start")
     finally:
         gate[0] = 1
     assert [d.payload for d in served.datagrams(2)] == [b"\1", b"\2"]
@@ -347,11 +342,11 @@ def test_the_other_end_of_the_link_goes_away(serve: Serve) -> None:
     with nic, libos.Runtime(nic=nic) as runtime:
         runtime.bind(echo_handler("c"))
         runtime.start()
-        wait_until(lambda: end.recv(), 20, "the announcement")
+        wait_until(lambda: end.recv(), 60, "the announcement")
         end.send([CLIENT.datagram(SERVER, b"last words")] * 5)
         runtime.wait_until(lambda s: s.net["replied"] == 5)
         end.close()
-        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+        wait_until(lambda: runtime.gone, 60, "the runtime to notice")
         assert runtime.stop() == 0
         assert runtime.stats().balanced
         runtime.close()

@@ -109,7 +109,7 @@ def test_an_interrupt_cancels_and_is_raised_when_all_have_ended(runtime: libos.R
     jobs: list[Any] = []
 
     def interrupt() -> None:
-        wait_until(lambda: bool(jobs) and sums[0] == 1, 30, "it sleeps")
+        wait_until(lambda: bool(jobs) and sums[0] == 1, 60, "it sleeps")
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)

@@ -106,7 +106,7 @@ class Place:
         self.runtime.bind(handler)
         self.runtime.start()
         self.end.send(CLIENT.datagram(SERVER, b"x", 5555, 9000))
-        self.runtime.wait_until(lambda s: s.net["handled"] > 0, 20)
+        self.runtime.wait_until(lambda s: s.net["handled"] > 0, 60)
 
     def enter_named(self, handler: Any) -> str:
         """Of a TCP port, which is then asked, or periodic work."""
@@ -115,14 +115,14 @@ class Place:
         if isinstance(handler, libos.StreamHandler):
             self.stream = self.runtime.connect_tcp((SERVER.ip, 7000), timeout_s=20)
             self.stream.write(b"x")
-        wait_until(lambda: entered.is_set() or signed_gate[1], 20, "it to be called")
+        wait_until(lambda: entered.is_set() or signed_gate[1], 60, "it to be called")
         what = "the handler of TCP port 7000" if self.stream else "periodic work"
         return f"in {what}, {handler.function.__name__} at 0x"
 
     def spawn(self, start: Callable[[], object]) -> None:
         start()
         self.runtime.start()
-        self.runtime.wait_until(lambda s: s.sched["switches"] > 0, 20)
+        self.runtime.wait_until(lambda s: s.sched["switches"] > 0, 60)
 
     def enter(self, kind: str) -> str:
         """Have the kthread stuck; returns what is said of where."""
@@ -155,7 +155,7 @@ class Place:
 
     def close(self) -> None:
         gate[:] = signed_gate[:] = 1
-        wait_until(self.stopped, 20, "the kthread to come back")
+        wait_until(self.stopped, 60, "the kthread to come back")
         if self.stream:
             self.stream.close()
         self.runtime.close()

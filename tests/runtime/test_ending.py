@@ -66,7 +66,7 @@ def test_a_signal_just_before_the_system_call_ends_a_wait(number: signal.Signals
     monkeypatch.setattr(select, "poll", lambda: PollWithASignal(number))
     ending = Ending()
     with ending.by_signals():
-        assert ending.wait(5)
+        assert ending.wait(60)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

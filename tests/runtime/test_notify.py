@@ -16,7 +16,7 @@ def listener(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(path if request.param == "path" else f"\0{path}")
-        sock.settimeout(20)
+        sock.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", path if request.param == "path" else f"@{path}")
         yield sock
 

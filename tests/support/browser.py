@@ -81,10 +81,10 @@ class Browser:
         with contextlib.suppress(AssertionError, OSError):
             self.call("Browser.close")
         try:
-            self._process.wait(20)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(20)
+            self._process.wait(60)
         os.close(self._to)
         os.close(self._from)
 

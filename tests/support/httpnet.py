@@ -44,7 +44,7 @@ class Served:
     def connect(self, port: int = 0) -> socket.socket:
         """A connection of Linux' to that port, or the first one."""
         with self.space.entered():
-            link = socket.create_connection((OURS, port or self.port), timeout=30)
+            link = socket.create_connection((OURS, port or self.port), timeout=60)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return link
 
@@ -93,7 +93,7 @@ def served_on(kind: str, kthreads: int = 1, **options: Any) -> Iterator[Served]:
             try:
                 yield Served(space, runtime, service, chosen.port)
                 service.drain()
-                wait_until(lambda: service.stats()["alive"] == 0, 30.0, "connections to end")
+                wait_until(lambda: service.stats()["alive"] == 0, 60.0, "connections to end")
             finally:
                 runtime.stop()
                 used = service.stats()["used_bytes"]

@@ -21,7 +21,7 @@ class Oracle:
 
     def _connect(self) -> socket.socket:
         if isinstance(self._server, Memcached):
-            return socket.create_connection((self._server.address, self._server.tcp_port), timeout=10)
+            return socket.create_connection((self._server.address, self._server.tcp_port), timeout=60)
         return self._server()
 
     def read(self, until: bytes) -> bytes:

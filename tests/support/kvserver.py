@@ -49,7 +49,7 @@ class KvServer:
         return int(self.service.stats()[name])
 
     def wait_for(self, name: str, value: int) -> None:
-        wait_until(lambda: self.stat(name) == value, 30.0, lambda: f"{name} to be {value}, it is {self.stat(name)}")
+        wait_until(lambda: self.stat(name) == value, 60.0, lambda: f"{name} to be {value}, it is {self.stat(name)}")
 
 
 class KvClient:

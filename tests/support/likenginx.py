@@ -84,11 +84,11 @@ def nginx(root: Path, folder: Path) -> Iterator[Nginx]:
     with subprocess.Popen([program, "-e", str(folder / "error"), "-c", str(config)]) as process:
         try:
             made = Nginx(folder / "socket")
-            wait_until(made.answers, 20.0, "nginx to answer")
+            wait_until(made.answers, 60.0, "nginx to answer")
             yield made
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
 
 class Ours:

@@ -92,13 +92,13 @@ class Program:
 
     def wait(self) -> Program:
         """Until it serves."""
-        wait_until(self.serves, 30, "a server on the loop")
+        wait_until(self.serves, 60, "a server on the loop")
         assert self.process.poll() is None, self._log.read_text()
         return self
 
     def ends(self, ours: int) -> None:
         """By itself, or by Ctrl-C: it says nothing, and had at least so many endpoints on our loop, none on Linux."""
-        assert self.process.wait(30) == 0, self._log.read_text()
+        assert self.process.wait(60) == 0, self._log.read_text()
         said, _, counts = self._log.read_text().rpartition("endpoints ")
         assert said in ("", "asked\n", "serving\n"), said
         on_runtime, on_linux = map(int, counts.split())

@@ -35,7 +35,7 @@ class RaftServer:
         return int(self.service.stats()[name])
 
     def wait_for(self, name: str, value: int) -> None:
-        wait_until(lambda: self.stat(name) == value, 30.0, lambda: f"{name} to be {value}, it is {self.stat(name)}")
+        wait_until(lambda: self.stat(name) == value, 60.0, lambda: f"{name} to be {value}, it is {self.stat(name)}")
 
 
 @contextlib.contextmanager

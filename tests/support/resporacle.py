@@ -30,7 +30,7 @@ class Link:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(30.0)
+        self._socket.settimeout(60.0)
         try:
             self._socket.connect(str(path))
         except OSError:

@@ -28,8 +28,8 @@ class Served:
 
     def connect(self) -> socket.socket:
         with self.space.entered():
-            s = socket.create_connection((OURS, PORT), timeout=30)
-        s.settimeout(30)
+            s = socket.create_connection((OURS, PORT), timeout=60)
+        s.settimeout(60)
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return s
 

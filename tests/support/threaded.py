@@ -33,4 +33,4 @@ def serving(serve: Callable[[socket.socket, int], None]) -> Iterator[int]:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)

@@ -12,10 +12,12 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from cltest import CBuild, CompileError, ProgramFailed, cbuild, soak, wait_until
+from cltest import CBuild, CompileError, ProgramFailed, cbuild, compiled, soak, wait_until
 from cltest.cbuild import ROOT, setup_py
 from cltest.mutants import Model
 from cltest.planted import Planted, all_in_one
+
+from corelane.libos.numba.folder import build_id
 
 
 def program(tmp_path, body: str, headers: str = "") -> str:
@@ -127,7 +129,7 @@ def test_all_c_programs_are_run_under_the_sanitizers():
 
 def test_wait_until():
     answers = iter([0, "", "yes"])
-    assert wait_until(lambda: next(answers), 5.0) == "yes"
+    assert wait_until(lambda: next(answers), 60.0) == "yes"
     with pytest.raises(AssertionError, match=r"waited 0.01 s in vain for rain \(last value 0\)"):
         wait_until(lambda: 0, 0.01, "rain")
 
@@ -139,7 +141,7 @@ def test_the_seed_can_be_chosen(seed, monkeypatch):
 @pytest.mark.root
 def test_namespaces_are_joined_and_separate(netns):
     near, far = netns.link(queues=2, addresses=("10.9.0.1", "10.9.0.2"))
-    wait_until(lambda: "state UP" in near.namespace.ip("link", "show", near.name), 10, "the link to come up")
+    wait_until(lambda: "state UP" in near.namespace.ip("link", "show", near.name), 60, "the link to come up")
     assert "10.9.0.2" in far.namespace.ip("-4", "addr")
     outside = subprocess.run(["ip", "-4", "addr"], capture_output=True, text=True, check=True)
     assert "10.9.0.1" not in outside.stdout
@@ -248,3 +250,12 @@ def test_no_test_makes_names_in_the_folder_that_all_share():
     tests = ROOT / "tests"
     made = [str(path.relative_to(ROOT)) for path in tests.glob("**/*.py") if 'f"/' + "tmp/" in path.read_text()]
     assert not made
+
+
+def test_compiled_code_is_kept_for_all_runs_of_a_build(tmp_path, monkeypatch):
+    assert os.environ["CORELANE_CACHE_DIR"] == str(compiled.CACHE)
+    monkeypatch.setattr(compiled, "CACHE", tmp_path)
+    for kind, build in (("handlers", build_id()), ("handlers", "another"), ("linked", "another")):
+        (tmp_path / kind / build).mkdir(parents=True)
+    compiled.drop_of_other_builds()
+    assert list(tmp_path.glob("*/*")) == [tmp_path / "handlers" / build_id()]

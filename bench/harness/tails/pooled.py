@@ -121,8 +121,11 @@ class _Side:
 
         found = [{high: n for _, high, n in hist.buckets()} if hist else {} for hist in hists]
         self.upto_ns = sorted(set().union(*found))
-        counts = [[one.get(ns, 0) for one in found] for ns in self.upto_ns]
-        self.sums = numpy.cumsum([*counts, [hist.infinite if hist else 0 for hist in hists]], axis=0, dtype=float)
+        counts = numpy.zeros((len(self.upto_ns) + 1, len(found)))
+        for i, (hist, one) in enumerate(zip(hists, found, strict=True)):
+            counts[numpy.searchsorted(self.upto_ns, list(one)), i] = list(one.values())
+            counts[-1, i] = hist.infinite if hist else 0
+        self.sums = numpy.cumsum(counts, axis=0)
 
     def p99_us(self, times: Array) -> list[float]:
         """Of each row of `times`, which says how often each turn is counted; all rows at once, by bisection. nan: none

@@ -72,7 +72,7 @@ def test_clients_that_stop_in_the_middle(folder: Path, beginning: bytes) -> None
             other()
         for link in links:
             link.close()
-        wait_until(lambda: served.stats()["alive"] == 1, 30.0, "them to be let go of")
+        wait_until(lambda: served.stats()["alive"] == 1, 60.0, "them to be let go of")
 
 
 def test_many_slow_readers(folder: Path) -> None:
@@ -132,7 +132,7 @@ def test_garbage(folder: Path, certificate: tuple[Path, Path], seed: int, port: 
                 else:
                     link.sendall(b"".join(draw.choices(words, k=draw.randrange(1, 60))))
                 other()
-        wait_until(lambda: served.stats()["alive"] == 1, 30.0, "all of them to be let go of")
+        wait_until(lambda: served.stats()["alive"] == 1, 60.0, "all of them to be let go of")
 
 
 @pytest.mark.soak(short=True, takes_s=60)
@@ -141,7 +141,7 @@ def test_connections_that_come_and_go(folder: Path, seed: int) -> None:
     count = soak.examples(500, 10_000)
     with beside(folder, connections=100) as (served, other):
         hp.come_and_go(served.connect, beginnings, count, other, seed)
-        wait_until(lambda: served.stats()["alive"] == 1, 30.0, "all of them to be let go of")
+        wait_until(lambda: served.stats()["alive"] == 1, 60.0, "all of them to be let go of")
         stats = served.stats()
         assert stats["opened"] + stats["refused_connections"] == count + 1
 

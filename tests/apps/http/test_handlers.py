@@ -252,8 +252,7 @@ def lower(target, body, reply, state):  # type: ignore[no-untyped-def]  # numba 
     return 200 if len(body) else 404, len(body)
 
 
-def test_compiled(serve: Serve, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+def test_compiled(serve: Serve) -> None:
     state = np.zeros(1, np.uint64)
     made = route("/lower", methods=("GET", "POST"), state=state, type="text/x-low", room=1000)(lower)
     server = with_routes(serve, made)

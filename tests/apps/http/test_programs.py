@@ -78,7 +78,7 @@ def test_python(served: Served) -> None:
 
 
 def test_python_fetches(served: Served) -> None:
-    code = f"import urllib.request as u; print(len(u.urlopen({served.url('/large.bin')!r}, timeout=30).read()))"
+    code = f"import urllib.request as u; print(len(u.urlopen({served.url('/large.bin')!r}, timeout=60).read()))"
     assert int(served.run(["python3", "-c", code])) == LARGE
     assert urllib.request  # what the other process uses
 
@@ -108,7 +108,7 @@ def test_openssl_resumes(served_tls: Served) -> None:
     out = subprocess.run(done, input=b"", capture_output=True, timeout=60, check=False).stdout.decode()
     assert "ALPN protocol: http/1.1" in out
     assert out.count("\nReused, ") == 5
-    wait_until(lambda: served_tls.stats()["resumed"] == 5, 20.0, "resumed handshakes to be counted")
+    wait_until(lambda: served_tls.stats()["resumed"] == 5, 60.0, "resumed handshakes to be counted")
 
 
 def test_openssl_renegotiates_nothing(served_tls: Served) -> None:
@@ -190,7 +190,7 @@ def test_nginx_in_front(served: Served, tmp_path: Path) -> None:
     with served.start(["nginx", "-e", f"{tmp_path}/error", "-c", str(config)], stderr=subprocess.PIPE) as nginx:
         try:
             probe = served.space.command(["curl", "-sf", "-o", "/dev/null", f"{url}/text.txt"])
-            wait_until(lambda: subprocess.run(probe, check=False).returncode == 0, 20.0, "nginx to answer")
+            wait_until(lambda: subprocess.run(probe, check=False).returncode == 0, 60.0, "nginx to answer")
             assert served.run(["curl", "-sSf", f"{url}/text.txt", f"{url}/large.bin"]) == TEXT + LARGE_BYTES
             assert served.run(["curl", "-sSf", "-r", "5-9", f"{url}/text.txt"]) == TEXT[5:10]
             out = served.run(["wrk", "-t1", "-c8", "-d1s", f"{url}/text.txt"]).decode()
@@ -198,7 +198,7 @@ def test_nginx_in_front(served: Served, tmp_path: Path) -> None:
             assert served.stats()["requests"] > 4 * served.stats()["opened"], "nginx keeps connections"
         finally:
             nginx.terminate()
-            nginx.wait(20)
+            nginx.wait(60)
 
 
 def test_two_kthreads(folder: Path) -> None:

@@ -86,7 +86,7 @@ class Link:
     """A connection to memcached."""
 
     def __init__(self, server: Memcached) -> None:
-        self._link = socket.create_connection((server.address, server.tcp_port), timeout=10)
+        self._link = socket.create_connection((server.address, server.tcp_port), timeout=60)
 
     def ask(self, line: bytes) -> bytes:
         """The answer to a command, told from the next one's by a fence."""

@@ -50,7 +50,7 @@ def ask(server: Memcached, data: bytes) -> tuple[bytes, bool]:
     """(what memcached answers, whether it closed the connection). `data` ends with FENCE."""
     fence = bytearray(kb.HEADER.pack(0x81, kb.NOOP, 0, 0, 0, 0, 0, b"fenc", 0))
     answer = b""
-    with socket.create_connection((server.address, server.tcp_port), timeout=10) as link:
+    with socket.create_connection((server.address, server.tcp_port), timeout=60) as link:
         link.sendall(data)
         while not answer.endswith(fence):
             try:

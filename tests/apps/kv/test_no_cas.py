@@ -86,7 +86,7 @@ def test_binary(server: memcached.Memcached, store: Store) -> None:
         request(kb.DELETE, b"a", unique=7),
         request(kb.DELETE, b"a"),
     ]
-    with socket.create_connection((server.address, server.tcp_port), timeout=10) as link:
+    with socket.create_connection((server.address, server.tcp_port), timeout=60) as link:
         link.sendall(request(kb.DELETE, b"a") + b"".join(script) + end)
         theirs = b""
         while b"fenc" not in theirs:

@@ -188,7 +188,7 @@ def test_same_datagrams_as_memcached(oracle: Memcached, store: Store) -> None:
         LinuxUdp(store=store, batch=8, datagram_bytes=65536) as server,
         UdpClient(server.port) as ours,
         UdpClient(oracle.udp_port) as theirs,
-        socket.create_connection((oracle.address, oracle.tcp_port), timeout=10) as link,
+        socket.create_connection((oracle.address, oracle.tcp_port), timeout=60) as link,
     ):
         session = Session(store)
         link.sendall(b"flush_all\r\n")

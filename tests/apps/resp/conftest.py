@@ -94,7 +94,7 @@ def play(oracle: Oracle, request: pytest.FixtureRequest) -> Play:
                 blocked = len(re.findall(rb" flags=\w*b", engine.client().call("CLIENT", "LIST")))
                 for k, mine in enumerate(said):
                     assert theirs[k].take(len(mine)) == mine, (words, k)
-                wait_until(lambda n=blocked: oracle.blocked() == n, 30.0, f"{blocked} clients to wait")
+                wait_until(lambda n=blocked: oracle.blocked() == n, 60.0, f"{blocked} clients to wait")
             for k, link in enumerate(theirs):  # nothing more has come to anybody
                 ours[k].feed(encode("ECHO", "the end"))
                 link.send(encode("ECHO", "the end"))

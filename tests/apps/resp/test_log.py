@@ -43,7 +43,7 @@ class Link:
 
     def __init__(self, space: netns.Namespace) -> None:
         with space.entered():
-            self.socket = socket.create_connection((OURS, PORT), timeout=30)
+            self.socket = socket.create_connection((OURS, PORT), timeout=60)
         self.opened.append(self.socket)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._rest = b""
@@ -150,12 +150,12 @@ def test_what_was_acknowledged_survives_kills_under_load(space: netns.Namespace,
                 check.call("DEL", f"n{i}", f"l{i}")
             writers = [Writer(Link(space), i, rng.random()) for i in range(len(counts))]
             goal = rng.randint(1, 400)
-            wait_until(lambda w=writers, n=goal: sum(one.acknowledged for one in w) >= n, 20.0, "enough transactions")
+            wait_until(lambda w=writers, n=goal: sum(one.acknowledged for one in w) >= n, 60.0, "enough transactions")
         finally:
             host.kill()
         for writer in writers:
             writer.link.end()
-            writer.join(30)
+            writer.join(60)
             assert not writer.is_alive()
         counts = [writer.acknowledged for writer in writers]
 
@@ -182,9 +182,9 @@ def test_a_restart_finds_all_and_the_log_stays_short(space: netns.Namespace, tmp
         said = info()
         return said["aof_rewrite_in_progress"] == said["aof_rewrite_scheduled"] == "0"
 
-    wait_until(rests, 30.0, "the rewrites that began by themselves")
+    wait_until(rests, 60.0, "the rewrites that began by themselves")
     assert link.call("BGREWRITEAOF").value == b"Background append only file rewriting started"
-    wait_until(rests, 30.0, "a rewrite")
+    wait_until(rests, 60.0, "a rewrite")
     assert int(info()["aof_rewrites"]) >= 2
     assert int(info()["aof_current_size"]) < 2 << 20
     host.end()
@@ -277,7 +277,7 @@ def test_a_disk_that_fails_in_the_call_ends_writes_and_not_reads(space: netns.Na
         with served(space, log) as service:
             links = [Link(space) for _ in range(4)]
             assert links[0].call("SET", "k", 1).value == b"OK"
-            wait_until(lambda: log.stats()["superblocks"] == opened + 2, 30.0, "what confirms it")
+            wait_until(lambda: log.stats()["superblocks"] == opened + 2, 60.0, "what confirms it")
             before = service.stats()
             assert before["log_in_call"] == 1  # however long it took, the next is one, too
             with no_writes_to_files():
@@ -312,7 +312,7 @@ def test_a_log_that_is_full_refuses_until_something_is_deleted(space: netns.Name
             assert link.call("GET", "k0").value == value.encode()
             assert link.call("DEL", *[f"k{i}" for i in range(stored)]).value == stored
             link.call("BGREWRITEAOF")
-            wait_until(lambda: link.call("SET", "k", value).kind != "-", 30.0, "room")
+            wait_until(lambda: link.call("SET", "k", value).kind != "-", 60.0, "room")
 
 
 def test_a_torn_batch_is_cut_off(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_one_that_checks_drops_what_is_wrong_and_makes_checksums_anew(netns):
         with far.namespace.entered():
             sock = stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)))
         sock.bind((far.name, 0x0800))
-        sock.settimeout(30)
+        sock.settimeout(60)
         for sent in [*wrong, frame(check=0)]:
             sock.send(sent)
         answer = sock.recv(2048)

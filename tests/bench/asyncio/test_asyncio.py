@@ -137,7 +137,7 @@ def test_each_message_is_an_entry(tmp_path: Path) -> None:
 
 def exchange(address: str, port: int, asked: bytes) -> Iterator[bytes]:
     """What comes back, piece by piece."""
-    with socket.create_connection((address, port), timeout=20) as connection:
+    with socket.create_connection((address, port), timeout=60) as connection:
         connection.sendall(asked)
         while piece := connection.recv(65536):
             yield piece

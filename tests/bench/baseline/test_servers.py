@@ -20,7 +20,7 @@ from corelane.runtime.errors import CorelaneError
 def ask(port: int, payloads: list[bytes]) -> list[bytes]:
     """Send all, then receive as many, in any order."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(10)
+        sock.settimeout(60)
         for payload in payloads:
             sock.sendto(payload, ("127.0.0.1", port))
         return sorted(sock.recv(65536) for _ in payloads)

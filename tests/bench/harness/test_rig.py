@@ -76,7 +76,7 @@ def test_an_application_that_has_ended_by_itself_is_closed_as_any_other() -> Non
     """Whoever has seen that it is gone, its pipe and file are closed, and what it said last is kept."""
     script = """print('{"event": "stopped", "dropped": {"full": 3}}')"""
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    process.wait(30)
+    process.wait(60)
     app = app_of(process)
     app.close()
     assert app.ended["dropped"] == {"full": 3}
@@ -147,7 +147,7 @@ def test_runs_follow_each_other_on_a_polled_generator() -> None:
         runtime.start()
         for _ in range(300):
             generator.start([Phase(0.0005, 2e5)])
-            generator.wait(20)
+            generator.wait(60)
             assert 0 < generator.result().offered < 250
     generator.close()
 

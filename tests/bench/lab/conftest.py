@@ -1,17 +1,14 @@
 """Worlds of few jobs, and policies of a test's own."""
 
 import pytest
-from cltest.simulator import compile_lab_once, lab_cache
+from cltest.compiled import compile_lab_once
 
 from corelane.bench.lab import loads, policy, world
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CORELANE_CACHE_DIR", lab_cache())
-        compile_lab_once()
-        yield
+    compile_lab_once()
 
 
 def run(at, work, kinds=None, *, kind=0, cores=1, chosen="fifo", settings=None, interval_ns=0, costs=None, **more):

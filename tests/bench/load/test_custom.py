@@ -50,7 +50,7 @@ def doubler() -> Iterator[int]:
     yield listener.getsockname()[1]
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
-    thread.join(10)
+    thread.join(60)
 
 
 def counts(port: int, functions: Functions) -> dict[str, int]:
@@ -89,7 +89,7 @@ def test_a_wrong_datagram_is_kept_for_a_person():
             result = load.run(500, 0.1)
     finally:
         server.sendto(b"end", server.getsockname())
-        thread.join(20)
+        thread.join(60)
         server.close()
     assert result.counts["wrong"] > 0
     assert result.heard == "no such letter"

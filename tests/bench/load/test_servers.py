@@ -49,7 +49,7 @@ def redis(*options: str) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def web() -> Iterator[str]:
             yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
-            thread.join(20)
+            thread.join(60)
 
 
 @pytest.mark.parametrize("path", ["/", "/{key}", "/chunked", "/old", "/last"])
@@ -212,7 +212,7 @@ def nginx(folder: Path) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def test_nginx(tmp_path: Path):

@@ -108,7 +108,7 @@ def test_names_are_sent_and_addresses_are_not(signed: tuple[Path, Path]):
             thread = threading.Thread(target=serve)
             thread.start()
             run(listener.getsockname()[1], connections=1, tls_ca=str(signed[0]), tls_host=host)
-            thread.join(10)
+            thread.join(60)
     assert seen == ["localhost", None]
 
 
@@ -165,7 +165,7 @@ def test_a_server_without_tls_is_told_of():
             pytest.raises(CorelaneError, match=r"TLS: .*(wrong version|packet length)"),
         ):
             load.connect()
-        thread.join(10)
+        thread.join(60)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_nodes_end_with_the_group(session: Session) -> None:
     with Group(session.two_cores) as group:
         group.start_all(election_ms=200)
         pids = list(group.pids.values())
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 10)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 60)
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 

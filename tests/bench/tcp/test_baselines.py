@@ -29,7 +29,7 @@ def test_linux_answers_a_client_on_linux(poll: str, rate: float) -> None:
             answered += point.answered
             runs += 1
         assert answered >= 10
-        wait_until(lambda: server.stats()["ended"] == 5 * runs, 20.0, "the clients' resets")
+        wait_until(lambda: server.stats()["ended"] == 5 * runs, 60.0, "the clients' resets")
         stats = server.stats()
     assert stats["accepted"] == 5 * runs
     assert stats["bytes_in"] >= stats["bytes_out"] >= 64 * answered  # a run may end before an answer
@@ -51,7 +51,7 @@ def test_bytes_without_end_from_linux_to_linux(kind: str, send: bool) -> None:
             gbps = bulk(send=send, address=HERE, port=port, cpu=-1, seconds=0.05, connections=3, congestion="cubic")
             runs += 1
         assert gbps > 0
-        wait_until(lambda: server.stats()["ended"] == 3 * runs, 20.0, "the clients' resets")
+        wait_until(lambda: server.stats()["ended"] == 3 * runs, 60.0, "the clients' resets")
         if send:
             assert sum(server.flow_bytes(64)) == server.stats()["bytes_in"] > 0
 

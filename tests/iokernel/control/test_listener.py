@@ -43,7 +43,7 @@ for _ in range(n):
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(path)
     held.append(sock)
-held[-1].settimeout(10)
+held[-1].settimeout(60)
 print(held[-1].recv(4096)[24:].split(b"\\0")[0].decode() if sys.argv[3:] else "held", flush=True)
 sys.stdin.read()
 """

@@ -57,7 +57,7 @@ def test_others_are_served_while_a_policy_is_loaded(serve, socket_path):
     server, registry = serve()
     with connect(socket_path) as slow, connect(socket_path) as other:
         slow.sendall(policy(b"slow"))
-        assert registry.loading.wait(20)
+        assert registry.loading.wait(60)
         attached(socket_path).close()
         other.sendall(policy(b"fair"))
         assert "another policy is being loaded" in refusal(other)
@@ -70,7 +70,7 @@ def test_who_does_not_wait_for_the_answer_disturbs_nobody(serve, socket_path):
     server, registry = serve()
     with connect(socket_path) as slow:
         slow.sendall(policy(b"slow"))
-        assert registry.loading.wait(20)
+        assert registry.loading.wait(60)
     registry.loaded.set()
     with connect(socket_path) as sock:
         wait_until(lambda: not server._policies.busy)

@@ -103,7 +103,7 @@ def test_who_was_closed_in_a_turn_registers_nothing_more_in_it(serve, socket_pat
 
     def stats() -> bytes:
         asked.set()
-        go_on.wait(20)
+        go_on.wait(60)
         return b"{}"
 
     monkeypatch.setattr(registry, "named", lambda _name: (7,))
@@ -111,7 +111,7 @@ def test_who_was_closed_in_a_turn_registers_nothing_more_in_it(serve, socket_pat
     old = attached(socket_path)
     with connect(socket_path) as asking, connect(socket_path) as new:
         asking.sendall(STATS)
-        assert asked.wait(20)
+        assert asked.wait(60)
         new.sendall(hello())
         old.sendall(hello(b"another"))
         old.close()

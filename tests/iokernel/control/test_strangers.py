@@ -172,7 +172,7 @@ def test_a_descriptor_whose_close_blocks_holds_nobody_up(
 
     def receives_late(self: Strangers, sock: socket.socket, account: int, n_bytes: int) -> tuple[bytes, bool]:
         """After we have closed ours: who closes last is who blocks."""
-        assert closed.wait(10)
+        assert closed.wait(60)
         return receive(self, sock, account, n_bytes)
 
     monkeypatch.setattr(Strangers, "receive", receives_late)

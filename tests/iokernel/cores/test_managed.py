@@ -226,14 +226,14 @@ def test_a_policy_of_the_users_own_that_misbehaves_is_ejected(
     def is_ejected() -> None:
         assert io._manager is not None
         io._manager.install(io._io, misbehaving)
-        wait_until(lambda: io.stats()["cores"]["policy"]["ejected"] is not None, 20)
+        wait_until(lambda: io.stats()["cores"]["policy"]["ejected"] is not None, 60)
         stats = io.stats()
         assert said in stats["cores"]["policy"]["ejected"]
         assert watch.policy_line(stats).startswith(f"policy delay, in place of {spec}: {said}")
         before = swaps()
         io.set_policy("fair")
         assert io.stats()["cores"]["policy"]["ejected"] is None
-        wait_until(lambda: swaps() > before, 20)
+        wait_until(lambda: swaps() > before, 60)
 
     def swaps() -> int:
         return int(io.stats()["cores"]["allocators"][0]["policy"]["swaps"])

@@ -44,7 +44,7 @@ class Gate:
         """Return when the loop waits."""
         self._waits.clear()
         self._open.clear()
-        assert self._waits.wait(20)
+        assert self._waits.wait(60)
 
     def open(self) -> None:
         self._open.set()

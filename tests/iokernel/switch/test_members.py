@@ -99,7 +99,7 @@ def test_one_replaces_the_others_of_its_user_which_are_told_once(start, attach):
     old.say(READY)
     coming, new = attach("kv"), attach("kv")
     assert new.say(READY, others=True) == 1, "one that is not ready yet is about to be, and stays"
-    assert seen.wait(20)
+    assert seen.wait(60)
     assert of_group(io) == [(0, "draining"), (1, "joined"), (2, "ready")]
     assert spread(client, [old, coming, new]) == [set(), set(), set(range(64))]
     assert new.say(READY, others=True) == 0

@@ -186,7 +186,7 @@ def test_a_socket_that_linux_has_connected_is_linux() -> None:
         loop: Any = asyncio.get_running_loop()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
             peer.bind((HOST, 0))
-            peer.settimeout(10)
+            peer.settimeout(60)
             sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             sock.connect(peer.getsockname())
             client = await endpoint(Recorder, sock=sock)
@@ -329,7 +329,7 @@ def test_linux_at_the_other_end(netns: Any) -> None:
         nic = Tap(address="10.99.0.1/24", ipv4="10.99.0.2/24")
         theirs = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         theirs.bind(("10.99.0.1", 0))
-        theirs.settimeout(20)
+        theirs.settimeout(60)
 
     def ask() -> None:
         for _ in range(20):

@@ -48,7 +48,7 @@ class Member(threading.Thread):
         self._ready = threading.Event()
         self.address, self.others = "", -1
         self.start()
-        wait_until(lambda: self._ready.is_set() or not self.is_alive(), 20, "a member to be ready")
+        wait_until(lambda: self._ready.is_set() or not self.is_alive(), 60, "a member to be ready")
         assert self._ready.is_set()
 
     def run(self) -> None:
@@ -65,7 +65,7 @@ class Member(threading.Thread):
         self._ready.set()
 
     def ends(self) -> None:
-        self.join(20)
+        self.join(60)
         assert not self.is_alive()
 
 
@@ -89,7 +89,7 @@ class Asking(threading.Thread):
     def go_on(self, more: int = 100) -> None:
         """Until so many more are answered."""
         wanted = self.answered + more
-        wait_until(lambda: self.answered >= wanted or self.failed, 20, "answers")
+        wait_until(lambda: self.answered >= wanted or self.failed, 60, "answers")
         assert self.failed is None, self.failed
 
     @contextlib.contextmanager

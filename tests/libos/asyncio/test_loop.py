@@ -409,7 +409,7 @@ def test_what_was_sent_arrives_though_the_loop_is_closed() -> None:
                 await answered.wait()
 
         libos_asyncio.run(main(), nic=nic, poll="block")
-        reading.join(10)
+        reading.join(60)
         assert not reading.is_alive()
     assert got == long
 
@@ -471,7 +471,7 @@ def test_linux_at_the_other_end(netns: Any) -> None:
 
     def client() -> None:
         with space.entered():
-            sock = socket.create_connection(("10.99.0.2", 7000), timeout=20)
+            sock = socket.create_connection(("10.99.0.2", 7000), timeout=60)
         with sock:
             sent = os.urandom(200_000)
             threading.Thread(target=sock.sendall, args=(sent,)).start()
@@ -499,4 +499,4 @@ def test_linux_at_the_other_end(netns: Any) -> None:
     before = threading.active_count()
     with nic, listener:
         libos_asyncio.run(main(), nic=nic)
-    wait_until(lambda: threading.active_count() <= before, 10, "the threads of clients")
+    wait_until(lambda: threading.active_count() <= before, 60, "the threads of clients")

@@ -118,7 +118,7 @@ def test_aioquic(world: World) -> None:
     needs("aioquic")
     certificate, key = make_certificate(world.folder, f"IP:{OURS}")
     server = world.start("on_aioquic.py", "serve", OURS, str(PORT), str(certificate), str(key))
-    wait_until(lambda: "serving" in world.said() or server.process.poll() is not None, 30, "aioquic's server")
+    wait_until(lambda: "serving" in world.said() or server.process.poll() is not None, 60, "aioquic's server")
     ask = (sys.executable, str(PROGRAMS / "on_aioquic.py"), "ask", OURS, str(PORT))
     for _ in range(2):
         assert world.run(*ask) == "asked\n"
@@ -132,7 +132,7 @@ def test_redis_client(world: World) -> None:
     command = ["redis-server", "--save", "", "--protected-mode", "no", "--dir", str(world.folder)]
     redis = subprocess.Popen(world.space.command(command), stdout=subprocess.DEVNULL)
     try:
-        wait_until(lambda: answers_redis(world), 30, "redis-server")
+        wait_until(lambda: answers_redis(world), 60, "redis-server")
         world.start("ask_redis.py", LINUX, "6379").ends(ours=10)
     finally:
         redis.kill()

@@ -418,7 +418,7 @@ def test_jobs_of_a_runtime_that_was_stopped_before_its_start_are_kept_for_it(run
         runtime.batch(squares, 3).result(30)
         assert job in batch_work._alive
         made.start()
-        wait_until(lambda: word[0] == 1, 30)
+        wait_until(lambda: word[0] == 1, 60)
 
 
 def test_a_program_may_end_before_its_job(tmp_path):
@@ -429,7 +429,7 @@ def test_a_program_may_end_before_its_job(tmp_path):
 
 def test_a_job_that_ended_is_let_go(runtime):
     job = runtime.batch(squares, 10)
-    wait_until(job.done, 10)
+    wait_until(job.done, 60)
     assert repr(job) == "<batch job squares, done>"
     assert job not in batch_work._alive
     assert list(job.result()) == [float(i * i) for i in range(10)]
@@ -443,8 +443,8 @@ def test_jobs_that_nobody_asks_for_keep_nothing(runtime):
     words = [np.zeros(1, np.uint64) for _ in range(50)]
     for word in words:
         runtime.batch(release, word)
-        wait_until(lambda word=word: word[0] == 1, 30)
-    wait_until(lambda: all(job._wait(0.0) for job in set(batch_work._alive) - others), 30)
+        wait_until(lambda word=word: word[0] == 1, 60)
+    wait_until(lambda: all(job._wait(0.0) for job in set(batch_work._alive) - others), 60)
     runtime.batch(squares, 10).result(30)
     assert set(batch_work._alive) <= others
     assert open_descriptors() <= descriptors
@@ -493,7 +493,7 @@ def test_a_child_of_fork_has_none_of_its_parents_jobs(runtime):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert job in batch_work._alive
     word[0] = 1
-    wait_until(job.done, 30)
+    wait_until(job.done, 60)
 
 
 @numba.njit

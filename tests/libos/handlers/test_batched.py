@@ -28,11 +28,6 @@ HELD_S, SHORT_LIMIT_US = 0.2, 5_000
 LOGGED = 4  # words of the state before the log
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def logs(requests, replies, lengths, state):  # type: ignore[no-untyped-def]  # numba types it
     """state: [0] holding, [1] let go, [2] words logged: of each batch its size, and each request's first byte."""
     at = np.uint64(4) + state[2]
@@ -66,10 +61,10 @@ def _held(serve: Serve, n: int, held_s: float = 0.0, **how: Any) -> tuple[list[l
     state = np.zeros(1000, np.uint64)
     served = serve(libos.udp(9000, state=state, **how)(logs))
     served.send(_request(HOLD))
-    wait_until(lambda: state[0] == 1, 10, lambda: "the handler to hold the kthread")
+    wait_until(lambda: state[0] == 1, 60, lambda: "the handler to hold the kthread")
     served.send(*[_request(number) for number in range(n)])
     until = time.monotonic() + held_s
-    wait_until(lambda: time.monotonic() >= until, 10, lambda: "time to pass")
+    wait_until(lambda: time.monotonic() >= until, 60, lambda: "time to pass")
     state[1] = 1
     stats = served.settled(lambda s: s.net["handled"] + sum(s.dropped.values()) == 1 + n)
     batches = _log(state)
@@ -89,7 +84,7 @@ def test_requests_wait_until_a_batch_is_full(serve: Serve, kthreads: int) -> Non
     served = serve(libos.udp(9000, state=state, batch=4, wait_us=LONG_US)(logs), kthreads=kthreads)
     served.send(*[_request(number) for number in range(3)])
     served.settled(lambda s: s.net["rx_frames"] == 3)
-    wait_until(lambda: served.runtime.batch_profile(9000).waiting == 3, 10, lambda: "three to wait")
+    wait_until(lambda: served.runtime.batch_profile(9000).waiting == 3, 60, lambda: "three to wait")
     assert served.runtime.stats().net["handled"] == 0
     served.send(_request(3))
     served.receive(4)
@@ -163,7 +158,7 @@ def test_a_profile_is_measured(serve: Serve) -> None:
     served = serve(libos.udp(9000, batch=8, limit_us=LONG_US)(answers_all), libos.udp(9001)(answers_one))
     for _ in range(20):
         served.ask(b"x")
-    wait_until(lambda: served.runtime.batch_profile(9000).batches == 20, 10, lambda: "the last batch to be measured")
+    wait_until(lambda: served.runtime.batch_profile(9000).batches == 20, 60, lambda: "the last batch to be measured")
     profile = served.runtime.batch_profile(9000)
     assert profile.waiting == 0
     assert profile.batch_us(1) > 0
@@ -333,7 +328,7 @@ def test_the_rule_may_change_while_it_runs(serve: Serve) -> None:
     state = np.zeros(1000, np.uint64)
     served = serve(libos.udp(9000, state=state, batch=4, wait_us=LONG_US)(logs), libos.udp(9001)(answers_one))
     served.send(*map(_request, range(3)))
-    wait_until(lambda: served.runtime.batch_profile(9000).waiting == 3, 10, lambda: "three to wait")
+    wait_until(lambda: served.runtime.batch_profile(9000).waiting == 3, 60, lambda: "three to wait")
     served.runtime.set_batching(9000, batch=2)
     served.receive(3)
     assert _log(state) == [[0, 1], [2]], "who waits has waited long enough"

@@ -24,11 +24,6 @@ from corelane.runtime.errors import CorelaneError
 Serve = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def _address(name: str) -> Any:
     """Of a C handler of the applications."""
     from corelane.apps._native import ffi, lib

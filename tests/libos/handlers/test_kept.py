@@ -64,17 +64,25 @@ def start(path: Path, **more: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_second_start_needs_no_numba(tmp_path: Path) -> None:
-    first, second = start(tmp_path), start(tmp_path)
-    assert first[0] == second[0] == "(1, 8) (1, 2) (-2, 0)"
-    assert first[1] == second[1]
-    assert "handler doubled may raise" in first[1]
-    assert (first[2], second[2]) == ("True True False", "False False True")
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Where the program has been started once, and what it printed."""
+    path = tmp_path_factory.mktemp("first")
+    return path, start(path)
 
 
-def test_settings_of_numbas_are_part_of_the_key(tmp_path: Path) -> None:
-    start(tmp_path)
-    assert start(tmp_path, NUMBA_OPT="1")[2] == "True True False"
+def test_a_second_start_needs_no_numba(first: tuple[Path, list[str]]) -> None:
+    path, said = first
+    again = start(path)
+    assert said[0] == again[0] == "(1, 8) (1, 2) (-2, 0)"
+    assert said[1] == again[1]
+    assert "handler doubled may raise" in said[1]
+    assert (said[2], again[2]) == ("True True False", "False False True")
+
+
+def test_settings_of_numbas_are_part_of_the_key(first: tuple[Path, list[str]]) -> None:
+    path, _ = first
+    assert start(path, NUMBA_OPT="1")[2] == "True True False"
 
 
 def test_without_a_linker_code_is_kept_as_numba_keeps_it(tmp_path: Path) -> None:

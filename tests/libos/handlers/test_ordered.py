@@ -23,11 +23,6 @@ HOLD = 255
 LOGGED = 4  # words of the state before the log
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def logs(request, reply, state):  # type: ignore[no-untyped-def]  # numba types it
     """Bytes: flow, number. state: [0] holding, [1] let go, [2] how many are logged, then flow << 8 | number of each."""
     if request[1] == 255:
@@ -50,7 +45,7 @@ def _holding(serve: Serve, kthreads: int = 1) -> tuple[Any, Any]:
     state = np.zeros(1000, np.uint64)
     served = serve(libos.udp(9000, state=state, ordered=True)(logs), kthreads=kthreads)
     served.send(_request(1, HOLD))
-    wait_until(lambda: state[0] == 1, 10, lambda: "the handler to hold the flow")
+    wait_until(lambda: state[0] == 1, 60, lambda: "the handler to hold the flow")
     return served, state
 
 

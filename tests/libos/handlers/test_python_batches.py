@@ -114,7 +114,7 @@ def test_the_limit_holds_for_python_too(serve: Serve) -> None:
     served = serve(handler)
     assert served.ask(b"hello") == b"hello"
     # It is measured until the answer is out, and so noted behind it.
-    wait_until(lambda: served.runtime.batch_profile(9000).batches == 1, 10, lambda: "a batch to be measured")
+    wait_until(lambda: served.runtime.batch_profile(9000).batches == 1, 60, lambda: "a batch to be measured")
 
 
 def test_another_shape_is_one_clear_error() -> None:

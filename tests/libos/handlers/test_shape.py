@@ -18,11 +18,6 @@ from corelane.libos.handlers.shape import check_python, check_stream
 from corelane.runtime.errors import CorelaneError
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def falls_off(request: Any, reply: Any) -> None:
     reply[: len(request)] = request
 

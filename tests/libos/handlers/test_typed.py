@@ -27,11 +27,6 @@ SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02"
 FULL = 512  # entries of a type's queue
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 class Model:
     """Twenty lines that say what the queues do."""
 
@@ -165,7 +160,7 @@ def _order_of(serve: Serve, classify: Any, targets_us: tuple[int, ...], kinds: l
     state = np.zeros(300, np.uint64)
     served = serve(libos.udp(9000, state=state, classify=classify, targets_us=targets_us)(holds_then_logs))
     served.send(_request(bytes([0, 255])))
-    wait_until(lambda: state[0] == 1, 10, lambda: "the handler to hold the kthread")
+    wait_until(lambda: state[0] == 1, 60, lambda: "the handler to hold the kthread")
     served.send(*[_request(bytes([kind, number])) for number, kind in enumerate(kinds)])
     state[1] = 1
     served.settled(lambda s: s.net["handled"] == 1 + len(kinds))

@@ -86,7 +86,7 @@ def client(echo_server: Place) -> Iterator[Callable[..., socket.socket]]:
     def connect(port: int = 9000) -> socket.socket:
         with space.entered():
             s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        s.settimeout(10)
+        s.settimeout(60)
         s.connect((address, port))
         opened.append(s)
         return s
@@ -134,7 +134,7 @@ def test_linux_refuses_and_our_connected_socket_is_told(tap: tuple[Any, libos.Ru
         peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with peer:
         peer.bind((LINUX, CLOSED))
-        peer.settimeout(10)
+        peer.settimeout(60)
         ours.send(b"now there is")
         data, came_from = peer.recvfrom(100)
         assert (data, came_from) == (b"now there is", (OURS, ours.port))
@@ -168,7 +168,7 @@ def test_fragments_are_refused_and_counted(tap: tuple[Any, libos.Runtime]) -> No
         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with s:
         s.sendto(bytes(3000), (OURS, 9000))
-        stats = runtime.wait_until(lambda s: s.dropped["ip_reassembly"] == 1 and s.dropped["ip_fragment"] == 2, 10)
+        stats = runtime.wait_until(lambda s: s.dropped["ip_reassembly"] == 1 and s.dropped["ip_fragment"] == 2, 60)
         assert stats.net["handled"] == 0
 
 
@@ -177,7 +177,7 @@ def test_linux_learns_our_address(tap: tuple[Any, libos.Runtime]) -> None:
     with space.entered():
         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with s:
-        s.settimeout(10)
+        s.settimeout(60)
         s.sendto(b"x", (OURS, 9000))
         assert s.recv(10) == b"x"
     neighbours = subprocess.run(space.command(["ip", "neigh"]), capture_output=True, text=True, check=True).stdout

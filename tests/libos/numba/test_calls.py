@@ -118,7 +118,7 @@ def test_what_the_stub_says_compiles_and_returns_that(module: ModuleType) -> Non
     results = ", ".join(f"r_{name}" for name in stub_of(module))
     scope = {name: getattr(module, name) for name in stub_of(module)}
     exec("\n".join(["def use(a):", *lines, f"    return {results}"]), scope)
-    compiled = numba.njit(scope["use"])
+    compiled = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(scope["use"])
     compiled.compile((numba.types.Tuple(types),))
     (overload,) = compiled.overloads.values()
     for (name, stub), returned in zip(stub_of(module).items(), overload.signature.return_type, strict=True):

@@ -49,11 +49,6 @@ MS_NS = 1_000_000
 CANCELED, TIMEDOUT = -errno.ECANCELED, -errno.ETIMEDOUT
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @numba.njit
 def add(sums: Any, at: Any, value: Any) -> None:
     sleep_ns(1000)
@@ -264,7 +259,7 @@ def test_what_a_handler_leaves_open_is_closed_before_the_next_request(
         served.send(CLIENT.datagram(SERVER, b"\1", 5555, 9000))
         served.settled(lambda s: s.net["handler_faults"] == 1)
         assert served.ask(b"\0") == b"\0"
-        wait_until(lambda state=state: state[1] == 3, 30, "the uthreads of three requests to end")
+        wait_until(lambda state=state: state[1] == 3, 60, "the uthreads of three requests to end")
 
 
 def make_forget(state: Any) -> libos.Handler:

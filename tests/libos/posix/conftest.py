@@ -77,7 +77,7 @@ class Server:
                 text=True,
                 start_new_session=True,
             )
-        wait_until(lambda: self.process.poll() is not None or self.answers(), 30, self.log.read_text)
+        wait_until(lambda: self.process.poll() is not None or self.answers(), 60, self.log.read_text)
         assert self.process.poll() is None, self.log.read_text()
 
     def end(self) -> None:
@@ -89,7 +89,7 @@ class Server:
     def connect(self) -> socket.socket:
         with self.space.entered():
             s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        s.settimeout(30)
+        s.settimeout(60)
         try:
             s.connect((SERVED, self.port))
         except OSError:

@@ -30,7 +30,7 @@ class Machine:
     @staticmethod
     def end(command: Command) -> None:
         command.process.kill()
-        command.process.wait(20)
+        command.process.wait(60)
         for file in (command.process.stdout, command.errors):
             assert file is not None
             file.close()
@@ -51,7 +51,7 @@ class Machine:
         return None
 
     def wait_for_address(self) -> str:
-        return wait_until(self.address, 30, "the program is attached") or ""
+        return wait_until(self.address, 60, "the program is attached") or ""
 
     def connect(self, port: int) -> socket.socket:
         """A connection of Linux' to the program, once it takes one."""
@@ -63,6 +63,6 @@ class Machine:
                     made.append(socket.create_connection((address, port), timeout=5))
             return bool(made)
 
-        wait_until(comes, 30, f"a connection to port {port}")
-        made[0].settimeout(30)
+        wait_until(comes, 60, f"a connection to port {port}")
+        made[0].settimeout(60)
         return made[0]

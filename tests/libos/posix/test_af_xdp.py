@@ -60,8 +60,8 @@ def first_connection(near: netns.Interface, port: int) -> socket.socket:
         made.extend(filter(None, [connect(near, port)]))
         return bool(made)
 
-    wait_until(comes, 30)
-    made[0].settimeout(30)
+    wait_until(comes, 60)
+    made[0].settimeout(60)
     return made[0]
 
 

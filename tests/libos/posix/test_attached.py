@@ -109,7 +109,7 @@ def test_where_cores_move_a_stock_server_shares_one(machine: Machine) -> None:
     assert cores["stock"]["moves_in"] > 0
     assert cores["batch"]["moves_in"] > 0
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(20) == 0
+    assert server.process.wait(60) == 0
     for client in clients:
         assert client.recv(1) == b""
         client.close()

@@ -43,7 +43,7 @@ def test_a_connection_to_beyond_the_subnet(space: netns.Namespace, gateway: str,
         with space.entered():
             listener = stack.enter_context(socket.create_server((BEYOND, 0)))
             port = listener.getsockname()[1]
-            listener.settimeout(30)
+            listener.settimeout(60)
             command = ["/usr/bin/python3", "-S", "-c", CLIENT, BEYOND, str(port)]
             client = stack.enter_context(
                 subprocess.Popen(

@@ -59,7 +59,7 @@ def behind(server: Server, folder: Path) -> Iterator[None]:
         return False
 
     try:
-        wait_until(answers, 30, "the server behind it")
+        wait_until(answers, 60, "the server behind it")
         yield
     finally:
         process.kill()
@@ -82,4 +82,4 @@ def test_what_is_behind_it_is_served(serve: Callable[..., Server], tmp_path: Pat
         server.run("curl", "-sS", "--fail", "-Z", *(word for i in range(8) for word in (url, "-o", f"{got}{i}")))
         assert all(Path(f"{got}{i}").read_bytes() == data for i in range(8))
     server.process.send_signal(signal.SIGUSR1)  # it ends when the last connection has
-    assert server.process.wait(20) in (0, 128 + signal.SIGUSR1)
+    assert server.process.wait(60) in (0, 128 + signal.SIGUSR1)

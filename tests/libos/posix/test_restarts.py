@@ -73,7 +73,7 @@ def ask_dnsmasq(space: netns.Namespace, address: str) -> None:
     with udp:
         udp.settimeout(0.5)
         udp.connect((address, 53))
-        wait_until(comes, 30, "an answer of dnsmasq")
+        wait_until(comes, 60, "an answer of dnsmasq")
     test_dnsmasq.check(answers[0], 1)
 
 
@@ -193,7 +193,7 @@ def test_connections_outlive_an_iokernel(machine: Machine, name: str) -> None:
             program.answers(old)
         assert server.process.poll() is None
         server.process.send_signal(signal.SIGTERM)
-        server.process.wait(20)
+        server.process.wait(60)
         server.errors.seek(0)
         assert "is gone: attaching again" in server.errors.read()
 

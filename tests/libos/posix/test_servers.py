@@ -185,7 +185,7 @@ def test_lighttpd(serve: Callable[..., Server], tmp_path: Path) -> None:
     assert "Socket errors" not in said, said
     assert "Non-2xx" not in said, said
     server.process.send_signal(signal.SIGINT)  # gracefully: with connections open a SIGTERM is status 1, on Linux, too
-    assert server.process.wait(20) == 0, server.log.read_text()
+    assert server.process.wait(60) == 0, server.log.read_text()
 
 
 def test_pythons_http_server(serve: Callable[..., Server], tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def iperf3(serve: Callable[..., Server]) -> Server:
     """A server that waits for its first client. Who asked whether it serves was one for it, and after each it listens
     anew: who came before that is reset."""
     server = serve("iperf3", "-s", "-B", "0.0.0.0", "--forceflush", port=5201)
-    wait_until(lambda: server.log.read_text().count("Server listening") > 1, 30)
+    wait_until(lambda: server.log.read_text().count("Server listening") > 1, 60)
     return server
 
 

@@ -60,8 +60,7 @@ def test_table() -> None:
             libos.LruTable(*bad[:3], shards=bad[3])
 
 
-def test_in_a_handler(serve: Serve, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path))
+def test_in_a_handler(serve: Serve) -> None:
     seen, requests, limit = libos.LruTable(4, np.uint8, np.uint8), libos.ShardedCounter(), libos.TokenBucket(1, 3)
     state = np.array([seen.address, requests.address, limit.address], np.uint64)
 

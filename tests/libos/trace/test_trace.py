@@ -131,7 +131,7 @@ def read(segment: Segment, runtime: Any, n: int) -> Records:
         found.append(segment.read())
         return sum(len(part.messages) for part in found) >= n
 
-    runtime.wait_until(all_there, 10.0)
+    runtime.wait_until(all_there, 60.0)
     parts = (numpy.concatenate([getattr(p, kind) for p in found]) for kind in ("messages", "waits", "cores"))
     return Records(*parts, 0, sum(p.garbage for p in found))
 
@@ -263,7 +263,7 @@ def test_an_iokernel_is_told_of_requests_and_their_latency(outside: Any) -> None
             names = [(s["name"], s["requests"]) for s in services]
             return names == [("udp:9000", 5), ("udp:9001", 0)] and services[0]["latency"]["n"] == 5
 
-        runtime.wait_until(told, 10.0)
+        runtime.wait_until(told, 60.0)
         (app,) = kernel.stats()["apps"]
         assert 0 < app["services"][0]["latency"]["p50_us"] < 60e6
         runtime.stop()

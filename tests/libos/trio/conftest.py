@@ -21,7 +21,7 @@ def _no_threads_stay(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(trio._core._thread_cache, "IDLE_TIMEOUT", 0.01)
     before = threading.active_count()
     yield
-    wait_until(lambda: threading.active_count() <= before, 10, "trio's threads to end")
+    wait_until(lambda: threading.active_count() <= before, 60, "trio's threads to end")
 
 
 @pytest.fixture(params=["linux", "libos"])

@@ -162,7 +162,7 @@ def test_linux_at_the_other_end(netns: Any) -> None:
         nic = Tap(address="10.99.0.1/24", ipv4="10.99.0.2/24")
         theirs = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         theirs.bind(("10.99.0.1", 0))
-        theirs.settimeout(20)
+        theirs.settimeout(60)
 
     def ask() -> None:
         for _ in range(20):

@@ -421,7 +421,7 @@ def test_linux_at_the_other_end(netns: Any) -> None:
 
     def client() -> None:
         with space.entered():
-            sock = socket.create_connection(("10.99.0.2", 7000), timeout=20)
+            sock = socket.create_connection(("10.99.0.2", 7000), timeout=60)
         with sock:
             sent = os.urandom(200_000)
             threading.Thread(target=sock.sendall, args=(sent,)).start()

@@ -4,7 +4,7 @@ Importable as `cltest` (pytest's `pythonpath` points here), since under `--impor
 import each other. `tests/conftest.py` makes fixtures of it.
 
     from cltest import wait_until
-    wait_until(lambda: stats().rx_frames == 100, 5.0, "100 frames to arrive")
+    wait_until(lambda: stats().rx_frames == 100, 60.0, "100 frames to arrive")
 """
 
 from .cbuild import CBuild, CompileError, ProgramFailed

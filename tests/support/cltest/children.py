@@ -31,7 +31,7 @@ def stop_process(pid: int) -> None:
         threads = Path(f"/proc/{pid}/task").iterdir()
         return all((thread / "stat").read_bytes().rpartition(b")")[2].split()[0] == b"T" for thread in threads)
 
-    wait_until(stopped, 30, f"process {pid} to stop")
+    wait_until(stopped, 60, f"process {pid} to stop")
 
 
 @contextlib.contextmanager

@@ -73,7 +73,7 @@ def area(op: int) -> bytes:
 def connect(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.connect(path)  # with a time-out it would not wait for room in the listener's queue
-    sock.settimeout(10)
+    sock.settimeout(60)
     return sock
 
 

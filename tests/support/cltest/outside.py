@@ -18,7 +18,7 @@ class Outside:
     def __init__(self, nic: Nic) -> None:
         self.nic = nic
 
-    def next_datagram(self, deadline_s: float = 20.0) -> Any:
+    def next_datagram(self, deadline_s: float = 60.0) -> Any:
         """The next UDP datagram for the client."""
         found: list[bytes] = []
 
@@ -41,7 +41,7 @@ class Outside:
                     hosts.append(Host(f[22:28].hex(":"), ".".join(map(str, f[28:32]))))
             return bool(hosts)
 
-        wait_until(look, 20, f"an ARP reply from {address}")
+        wait_until(look, 60, f"an ARP reply from {address}")
         return hosts[0]
 
     def ask(self, server: Host, payload: bytes) -> bytes:

@@ -96,7 +96,7 @@ class GrantingRegistry(FakeRegistry):
             raise ConfigError("policy refused", "its trial found nonsense", "write every grant")
         if spec == "slow":
             self.loading.set()
-            self.loaded.wait(20)
+            self.loaded.wait(60)
         return super().set_policy(spec, params)
 
 

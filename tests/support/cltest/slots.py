@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.tails import Slot
 from corelane.runtime.hist import Hist
@@ -25,12 +27,14 @@ def slot(
     tell; burst: how likely somebody in the guest has it once, for burst_s, and they do not, but the threads that wait
     do. What comes meanwhile waits for the end of it."""
     gaps = [gap for gap, likely in ((HOST_GAP_S, host), (burst_s, burst)) if rng.random() < likely]
-    hist, level_ns = Hist(), 1e3 * level_us * rng.lognormvariate(0, 0.05)
-    pauses = [(rng.uniform(0, SLOT_S - gap), gap) for gap in gaps]
-    for _ in range(requests):
-        at = rng.uniform(0, SLOT_S)
-        waits_s = max((b + gap - at for b, gap in pauses if b < at < b + gap), default=0.0) if pauses else 0.0
-        hist.record(round(level_ns * rng.lognormvariate(0, 0.4) + 1e9 * waits_s))
+    draw = np.random.RandomState(rng.getrandbits(32))  # whose draws are the same in each version of numpy
+    at, waits_s = draw.uniform(0, SLOT_S, requests), np.zeros(requests)
+    for gap in gaps:
+        begin = rng.uniform(0, SLOT_S - gap)
+        waits_s = np.maximum(waits_s, np.where(at > begin, begin + gap - at, 0.0))
+    level_ns = 1e3 * level_us * rng.lognormvariate(0, 0.05)
+    hist = Hist()
+    hist.record_all((level_ns * draw.lognormal(0, 0.4, requests) + 1e9 * waits_s).astype(int).tolist())
     rate = requests / SLOT_S
     point = Point(rate, rate, requests, requests, seconds=SLOT_S, hist=hist)
     point.set_percentiles(hist)

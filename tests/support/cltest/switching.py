@@ -73,7 +73,7 @@ def assert_balanced(iokernel: Iokernel) -> None:
     assert stats["departed"]["buffers_lost"] == 0
 
 
-def collect(port: Nic, n: int, deadline_s: float = 10.0) -> list[bytes]:
+def collect(port: Nic, n: int, deadline_s: float = 60.0) -> list[bytes]:
     """Receive on all queues until n frames have come; AssertionError if they do not."""
     got: list[bytes] = []
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def wait_until(
-    predicate: Callable[[], T], deadline_s: float = 30.0, what: str | Callable[[], str] = "", poll_s: float = 0.002
+    predicate: Callable[[], T], deadline_s: float = 60.0, what: str | Callable[[], str] = "", poll_s: float = 0.002
 ) -> T:
     """Call `predicate` until it returns something true, and return that.
 

@@ -195,7 +195,7 @@ def test_time_passes_as_the_test_says(server: KvServer) -> None:
 
 @pytest.mark.parametrize("line", [b"GET / HTTP/1.0", b"DELETE HTTP/1.1", b"PUT /a b c d e f HTTP/1.1"])
 def test_a_browser_is_not_answered(server: KvServer, oracle: Memcached, line: bytes) -> None:
-    for link in (server.connect(), socket.create_connection((oracle.address, oracle.tcp_port), timeout=30)):
+    for link in (server.connect(), socket.create_connection((oracle.address, oracle.tcp_port), timeout=60)):
         with link:
             link.sendall(line + b"\r\n")
             assert link.recv(100) == b""

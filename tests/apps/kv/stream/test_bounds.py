@@ -23,7 +23,7 @@ def test_who_does_not_read_is_not_read_from(value: int) -> None:
         client.ask(b"set a 0 0 %d\r\n%b\r\n" % (value, b"x" * value))
         sender = threading.Thread(target=client.send, args=(b"get a\r\n" * count,))
         sender.start()
-        wait_until(lambda: server.stat("conn_held_back") > 0, 30.0, "the peer's window to be full")
+        wait_until(lambda: server.stat("conn_held_back") > 0, 60.0, "the peer's window to be full")
         assert other.ask(b"get none\r\n") == b"END\r\n"
         conns = lines(other.ask(b"stats conns\r\n", b"END\r\n"))
         assert "conn_mwrite" in conns.values()
@@ -45,7 +45,7 @@ def test_answers_to_what_came_before_the_end_are_given() -> None:
         client.ask(b"set a 0 0 100000\r\n%b\r\n" % bytes(100_000))
         client.send(b"get a\r\n" * 20)
         client.link.shutdown(socket.SHUT_WR)
-        wait_until(lambda: server.stat("conn_held_back") > 0, 30.0, "the peer's window to be full")
+        wait_until(lambda: server.stat("conn_held_back") > 0, 60.0, "the peer's window to be full")
         assert len(client.ended()) == 20 * (len("VALUE a 0 100000\r\n\r\nEND\r\n") + 100_000)
 
 
@@ -74,7 +74,7 @@ def test_who_says_nothing_is_sent_away() -> None:
         quiet[1].send(b"set a 0 0 1000\r\nhalf")
         quiet[2].send(b"set a 0 0 9000000\r\n")
         assert quiet[2].until(b"\n").startswith(b"SERVER_ERROR")
-        wait_until(lambda: server.stat("conn_commands_held") == 1, 30.0, "half a value to have come")
+        wait_until(lambda: server.stat("conn_commands_held") == 1, 60.0, "half a value to have come")
         for _ in range(2):
             server.store.time_s += 31
             assert speaks.ask(b"mn\r\n") == b"MN\r\n"
@@ -92,7 +92,7 @@ def test_a_value_that_finds_no_memory_to_wait_in_is_refused_and_swallowed() -> N
     with kv_server(**limits) as server, server.client() as first, server.client() as second:
         second.ask(b"set a 0 0 3\r\nold\r\n")
         first.send(b"set b 0 0 250000\r\n" + bytes(200_000))
-        wait_until(lambda: server.stat("conn_held_bytes") > 200_000, 30.0, "the value to be held")
+        wait_until(lambda: server.stat("conn_held_bytes") > 200_000, 60.0, "the value to be held")
         second.send(b"set a 0 0 250000\r\n" + bytes(1000))
         assert second.until(b"\n") == b"SERVER_ERROR out of memory storing object\r\n"
         assert second.ask(bytes(249_000) + b"\r\nget a\r\n") == b"END\r\n", "the old value is out of date"
@@ -101,7 +101,7 @@ def test_a_value_that_finds_no_memory_to_wait_in_is_refused_and_swallowed() -> N
         assert first.ask(bytes(50_000) + b"\r\n") == b"STORED\r\n"
         assert second.ask(b"set a 0 0 250000\r\n" + bytes(250_000) + b"\r\n") == b"STORED\r\n"
         first.send(b"set b 0 0 250000\r\n" + bytes(200_000))
-        wait_until(lambda: server.stat("conn_held_bytes") > 200_000, 30.0, "the value to be held")
+        wait_until(lambda: server.stat("conn_held_bytes") > 200_000, 60.0, "the value to be held")
         assert second.ask(b"get a\r\n") == b"SERVER_ERROR out of memory writing get response\r\n"
         assert second.ended() == b""
 
@@ -150,13 +150,13 @@ def test_garbage_ends_in_an_answer_or_an_end() -> None:
                 client.link.shutdown(socket.SHUT_WR)
                 client.ended()
         assert other.ask(b"mn\r\n") == b"MN\r\n"
-        wait_until(lambda: server.stat("conn_connections") == 1, 30.0, "the others to be gone")
+        wait_until(lambda: server.stat("conn_connections") == 1, 60.0, "the others to be gone")
 
 
 def test_connections_and_settings_are_shown_as_memcached_shows_them() -> None:
     with kv_server(connections=500, backlog=77) as server, server.client() as client, server.client() as other:
         other.send(b"set a 0 0 100\r\n12")
-        wait_until(lambda: server.stat("conn_commands_held") == 1, 30.0, "half a value to have come")
+        wait_until(lambda: server.stat("conn_commands_held") == 1, 60.0, "half a value to have come")
         server.store.time_s += 7
         conns = lines(client.ask(b"stats conns\r\n", b"END\r\n"))
         ours, theirs = (s.link.getsockname() for s in (client, other))

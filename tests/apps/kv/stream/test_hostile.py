@@ -74,7 +74,7 @@ def test_clients_that_stop_in_the_middle_of_a_value() -> None:
     """They hold what the budget gives, others are refused, and small values need nothing of it."""
     with beside(held_bytes=2 << 20) as (server, other):
         links = hp.stopped(server.connect, HALF, 40, other)
-        wait_until(lambda: server.stat("conn_bytes_read") >= 40 * len(HALF), 30.0, "all halves to have come")
+        wait_until(lambda: server.stat("conn_bytes_read") >= 40 * len(HALF), 60.0, "all halves to have come")
         assert 1 << 20 < server.stat("conn_held_bytes") <= 2 << 20
         refused = 0
         for link in links:
@@ -88,7 +88,7 @@ def test_clients_that_stop_in_the_middle_of_a_value() -> None:
         assert server.stat("conn_commands_held") == 40 - refused
         stored = 0
         for link in links:
-            link.settimeout(30)
+            link.settimeout(60)
             link.sendall(bytes(400_000) + b"\r\nmn\r\n")
             answer = hp.until(link, b"MN\r\n")
             assert answer in (b"STORED\r\nMN\r\n", NO_MEMORY + b"MN\r\n", b"MN\r\n")
@@ -107,7 +107,7 @@ def test_many_slow_readers() -> None:
         with server.client() as client:
             assert client.ask(b"set big 0 0 200000\r\n%b\r\n" % value) == b"STORED\r\n"
         links = hp.stopped(server.connect, b"get big\r\n" * 50, count, other)
-        wait_until(lambda: server.stat("conn_held_back") >= 2, 30.0, "answers to find no room")
+        wait_until(lambda: server.stat("conn_held_back") >= 2, 60.0, "answers to find no room")
         for _ in range(20):
             assert server.stat("conn_held_bytes") <= 2 << 20
             other()

@@ -54,7 +54,7 @@ def serve(path: str) -> Serve:
 
 def client(path: str) -> KvClient:
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    link.settimeout(30.0)
+    link.settimeout(60.0)
     link.connect(path)
     return KvClient(link)
 
@@ -100,7 +100,7 @@ def test_who_does_not_read_is_not_read_from(serve: Serve, path: str) -> None:
     with serve() as service, client(path) as slow, client(path) as other:
         other.ask(b"set a 0 0 100000\r\n%b\r\n" % bytes(100_000))
         slow.send(b"get a\r\n" * 100)
-        wait_until(lambda: service.stats()["conn_held_back"] > 0, 30.0, "an answer to be held back")
+        wait_until(lambda: service.stats()["conn_held_back"] > 0, 60.0, "an answer to be held back")
         assert other.ask(b"mn\r\n") == b"MN\r\n"
         assert service.stats()["conn_held_bytes"] < 1 << 20
         slow.link.shutdown(socket.SHUT_WR)
@@ -144,7 +144,7 @@ def test_out_of_descriptors_the_listener_pauses_and_others_are_served(serve: Ser
         # accept lets a client in. Then what is free is filled again, and the next client knocks.
         knocking = [waiting.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) for _ in range(32)]
         for one in knocking:
-            one.settimeout(30.0)
+            one.settimeout(60.0)
         knocked: list[socket.socket] = []
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         held: list[int] = []
@@ -161,7 +161,7 @@ def test_out_of_descriptors_the_listener_pauses_and_others_are_served(serve: Ser
 
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 256), hard))
-            wait_until(knock, 30.0, "the listener to pause")
+            wait_until(knock, 60.0, "the listener to pause")
             stats = told(inside)
             assert stats["accepting_conns"] == "0"
             assert int(stats["listen_disabled_num"]) < 100, "each try waits for a while"

@@ -59,7 +59,7 @@ def test_others_are_served_between_turns(kthreads: int) -> None:
 def test_a_client_of_the_unix_socket_has_turns_too(tmp_path: Path) -> None:
     path = f"{tmp_path}/kv"
     with kv_server(requests_per_event=7, unix=path) as server, socket.socket(socket.AF_UNIX) as s:
-        s.settimeout(30)
+        s.settimeout(60)
         s.connect(path)
         s.sendall(b"mn\r\n" * 50)
         answer = b""

@@ -77,7 +77,7 @@ def asked(port: int, kind: int, do: Callable[[socket.socket], None], n: int, **o
         with space.entered():
             sock = socket.socket(socket.AF_INET, kind)
         with sock:
-            sock.settimeout(30)
+            sock.settimeout(60)
             sock.connect((OURS, port))
             do(sock)
             return called(segment, f"Raft {port}", n)

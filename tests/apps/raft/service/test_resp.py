@@ -70,7 +70,7 @@ def test_transactions_blocking_messages_and_expiry() -> None:
         assert a.call("SET", "k", "mine") == b"+QUEUED\r\n"
         assert a.call("EXEC") == b"*-1\r\n"
         a.link.sendall(encode("BLPOP", "list", 0))
-        wait_until(lambda: b"blocked_clients:1" in b.call("INFO", "clients"), 30, "it to block")
+        wait_until(lambda: b"blocked_clients:1" in b.call("INFO", "clients"), 60, "it to block")
         assert b.call("RPUSH", "list", "v") == b":1\r\n"
         assert a.reply() == b"*2\r\n$4\r\nlist\r\n$1\r\nv\r\n"
         assert a.call("BLPOP", "list", "0.05") == b"*-1\r\n"
@@ -79,7 +79,7 @@ def test_transactions_blocking_messages_and_expiry() -> None:
         assert a.reply().endswith(b"$4\r\ntext\r\n")
         before = node.stat("port_resp_entries")
         assert b.call("SET", "short", "1", "PX", "30") == b"+OK\r\n"
-        wait_until(lambda: b.call("EXISTS", "short") == b":0\r\n", 30, "it to expire")
+        wait_until(lambda: b.call("EXISTS", "short") == b":0\r\n", 60, "it to expire")
         assert node.stat("port_resp_entries") >= before + 2, "that it has expired is an entry, too"
 
 
@@ -123,7 +123,7 @@ def test_values_are_saved_exported_and_restored(tmp_path: Path, capsysbinary: py
         for words in writes:
             assert not client.call(*words).startswith(b"-"), words
         client.call("SELECT", "0")
-        wait_until(lambda: client.call("EXISTS", "past") == b":0\r\n", 30, "it to expire")
+        wait_until(lambda: client.call("EXISTS", "past") == b":0\r\n", 60, "it to expire")
         with node.space.entered():
             assert main(["raft", "snapshot", "save", file, "--peers", f"1={OURS}:7400", "--timeout", "60"]) == 0
         answers = [client.call(*words) for words in questions]
@@ -204,6 +204,6 @@ def test_clients_that_leave_while_their_replies_wait() -> None:
         for _ in range(30):
             with node.client() as client:
                 client.link.sendall(encode("INCR", "n") * 50)
-        wait_until(lambda: held(node) == 0, 30, "all to be gone")
+        wait_until(lambda: held(node) == 0, 60, "all to be gone")
         with node.client() as client:
             assert client.call("EXISTS", "n") == b":1\r\n"

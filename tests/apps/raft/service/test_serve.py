@@ -80,7 +80,7 @@ class Group:
 
     def kill(self, i: int) -> None:
         self.children[i].send_signal(signal.SIGKILL)
-        self.children.pop(i).wait(30)
+        self.children.pop(i).wait(60)
 
     def udp(self) -> socket.socket:
         self.sockets.append(self.space.udp_socket((HOST, 0)))
@@ -209,7 +209,7 @@ def test_logs_on_areas_of_one_device_live_through_kill_9(make_group, tmp_path: P
     for i in (1, 2, 3):
         assert group.memcached(i, b"get a\r\n") == b"VALUE a 5 3\r\nabc\r\nEND\r\n"
     group.kill(1)
-    wait_until(lambda: not listed(group.path)["raft-1"]["in_use"], 20)
+    wait_until(lambda: not listed(group.path)["raft-1"]["in_use"], 60)
     with Log.open_area("raft-1", group.path, on_damage="read-only") as log:
         assert any(b"abc" in record.data for record in log.records())
     assert group.memcached(2, b"set a 5 0 3\r\ndef\r\n") == b"STORED\r\n"
@@ -313,12 +313,12 @@ def test_operators_look_at_a_group_change_its_members_and_hand_leadership_over(m
         leaders = {s["leader"] for s in seen[0].values() if s}
         return code == 0 and None not in seen[0].values() and len(leaders) == 1 and leaders != {0}
 
-    wait_until(agreed, 20, "all nodes to know one leader")
+    wait_until(agreed, 60, "all nodes to know one leader")
     nodes = seen[0]
     leader = nodes["1"]["leader"]
     assert nodes[str(leader)]["role"] == "leader"
     assert all(s["members"]["voters"] == [1, 2, 3] and s["state"] == "running" for s in nodes.values())
-    wait_until(lambda: operate(group, capsys, "status")[1].count("voter") == 3, 20, "three lines of voters")
+    wait_until(lambda: operate(group, capsys, "status")[1].count("voter") == 3, 60, "three lines of voters")
     stats = group.memcached(leader, b"stats\r\n")
     assert stats.startswith(b"STAT raft_id %d\r\nSTAT raft_role " % leader)
     assert int(stats.split(b"STAT raft_term ")[1].split()[0]) >= nodes[str(leader)]["term"]
@@ -363,7 +363,7 @@ def test_operators_look_at_a_group_change_its_members_and_hand_leadership_over(m
     assert (code, down in {m["id"] for m in json.loads(out)["members"]}) == (0, False)
 
     group.kill(stays)
-    wait_until(lambda: operate(group, capsys, "status")[0] == 1, 20, "a node without a majority to stop leading")
+    wait_until(lambda: operate(group, capsys, "status")[0] == 1, 60, "a node without a majority to stop leading")
     code, out, err = operate(group, capsys, "members", "--timeout", "0.5")
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert "leads" in err

@@ -151,7 +151,7 @@ def test_who_does_not_read_is_not_read_from() -> None:
         count = 2000
         sender = threading.Thread(target=client.send, args=(b"get a\r\n" * count,))
         sender.start()
-        wait_until(lambda: server.stat("conn_held_bytes") > 0, 30.0, "an answer to be held")
+        wait_until(lambda: server.stat("conn_held_bytes") > 0, 60.0, "an answer to be held")
         assert other.ask(b"get none\r\n") == b"END\r\n"
         for _ in range(count):
             assert server.stat("conn_held_bytes") < 200_000
@@ -165,7 +165,7 @@ def test_connections_and_their_memory_are_bounded() -> None:
         with server.client() as third:
             assert third.ended() == b"ERROR Too many open connections\r\n"
         a.send(b"get " + b"k " * 5000)
-        wait_until(lambda: server.stat("conn_held_bytes") > 10_000, 30.0, "the line to be held")
+        wait_until(lambda: server.stat("conn_held_bytes") > 10_000, 60.0, "the line to be held")
         b.send(b"get " + b"k " * 5000)
         assert b.ended() == b"SERVER_ERROR out of memory reading request\r\n"
         a.link.shutdown(socket.SHUT_WR)

@@ -21,7 +21,7 @@ def request(number: int, total: int = 40, reply: int = 50, hold_ns: int = 0) -> 
 
 def test_tcp_answers_have_the_length_and_the_head_that_were_asked_for():
     with Reference(udp=False) as server, socket.create_connection(("127.0.0.1", server.port)) as peer:
-        peer.settimeout(20)
+        peer.settimeout(60)
         peer.sendall(request(1) + request(2)[:11])
         assert peer.recv(50, socket.MSG_WAITALL) == request(1).ljust(50, b"e")
         peer.sendall(request(2)[11:])
@@ -38,7 +38,7 @@ def test_tcp_answers_have_the_length_and_the_head_that_were_asked_for():
 
 def test_the_earliest_is_answered_first():
     with Reference(udp=True) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
-        peer.settimeout(20)
+        peer.settimeout(60)
         peer.connect(("127.0.0.1", server.port))
         order = (60, 20, 80, 40)
         begun = time.monotonic()
@@ -58,10 +58,10 @@ def test_the_earliest_is_answered_first():
 
 def test_garbage_ends_a_connection_and_nobody_else_notices():
     with Reference(udp=False) as server, socket.create_connection(("127.0.0.1", server.port)) as good:
-        good.settimeout(20)
+        good.settimeout(60)
         for bad in (b"x" * 40, request(1, reply=1 << 30), request(1, total=40)[:8] + b"\xff" * 32):
             with socket.create_connection(("127.0.0.1", server.port)) as peer:
-                peer.settimeout(20)
+                peer.settimeout(60)
                 peer.sendall(bad)
                 assert peer.recv(100) == b""
         good.sendall(request(3))

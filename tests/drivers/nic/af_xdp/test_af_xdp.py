@@ -126,7 +126,7 @@ def ping(space: spaces.Namespace, target: str) -> bool:
     with space.entered():
         sock = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
     with sock:
-        sock.settimeout(30)
+        sock.settimeout(60)
         sock.sendto(request, (target, 0))
         while True:
             reply = sock.recv(2048)

@@ -150,7 +150,7 @@ def test_two_linux_stacks_meet_over_a_wire(two_linuxes):
         server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with client, server:
         server.bind(("10.99.0.2", 9000))
-        server.settimeout(10)
+        server.settimeout(60)
         for i in range(20):
             client.sendto(i.to_bytes(2, "big"), ("10.99.0.2", 9000))
         assert [server.recv(10) for _ in range(20)] == [i.to_bytes(2, "big") for i in range(20)], "none is lost there"

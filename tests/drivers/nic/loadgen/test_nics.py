@@ -96,7 +96,7 @@ def test_a_sleeping_loop_is_woken_by_the_start_of_a_run():
         thread.start()
         wait_until(lambda: nic.ptr.ops.parker(nic.ptr, 0).word[0] == lib.CL_PARK_PARKED, what="the receiver to sleep")
         load.start([Phase(0.01, 1e6)])
-        thread.join(20)
+        thread.join(60)
         assert got
         load.abort()
 

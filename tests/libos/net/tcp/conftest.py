@@ -75,7 +75,7 @@ class Ours:
         """A kernel socket of the namespace: connected to `address`, or listening at any port of LINUX, or neither."""
         with self.space.entered():
             s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        s.settimeout(30.0)
+        s.settimeout(60.0)
         if listens:
             s.bind((LINUX, 0))
             s.listen(listens)
@@ -233,7 +233,7 @@ def expect_whole(nic: Nic, full: int) -> None:
         return nic.buffers_free == full
 
     print(f"{nic.name}: {full - nic.buffers_free} buffers are missing after the stop")
-    wait_until(whole, 20.0, lambda: f"the NIC to have its buffers back: {nic.buffers_free} of {full}")
+    wait_until(whole, 60.0, lambda: f"the NIC to have its buffers back: {nic.buffers_free} of {full}")
 
 
 @contextlib.contextmanager
@@ -255,7 +255,7 @@ def ours_on(services: ctypes.CDLL, kind: str = "tap", queues: int = 1, wrap: Wra
         runtime.start()
         try:
             yield made
-            wait_until(lambda: made.held_bytes() == 0, 30.0, "connections to give their memory back")
+            wait_until(lambda: made.held_bytes() == 0, 60.0, "connections to give their memory back")
         finally:
             stuck = runtime.stop()
             stats, held = runtime.stats(), made.held_bytes()

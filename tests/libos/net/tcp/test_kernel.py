@@ -53,7 +53,7 @@ class Peers:
     def socket(self, space: Any = None) -> socket.socket:
         with (space or self.space).entered():
             s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        s.settimeout(30.0)
+        s.settimeout(60.0)
         return s
 
     def forged(self, source: str, segment: bytes) -> None:
@@ -133,7 +133,7 @@ def test_linux_listens(peers: Peers) -> None:
 
         for _ in range(8):
             accepted, _ = listener.accept()
-            accepted.settimeout(30.0)
+            accepted.settimeout(60.0)
             threads.append(threading.Thread(target=echo, args=(accepted,)))
             threads[-1].start()
         assert peers.results(8) == [0] * 8
@@ -178,7 +178,7 @@ def test_linux_gets_in_by_a_cookie(peers: Peers, seed: int) -> None:
     peers.forged("10.99.0.77", tcp(b"", "10.99.0.77", OURS, 1, PORT, lib.CL_TCPF_SYN))
     data = random.Random(seed).randbytes(MIB // 4)
     with peers.socket() as s:
-        wait_until(lambda: peers.counts().begun == 1, 10.0, "the backlog to be full")
+        wait_until(lambda: peers.counts().begun == 1, 60.0, "the backlog to be full")
         s.connect((OURS, PORT))
         assert s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[5] & 7 == 7  # all options, as without a cookie
         assert exchange(s, data) == data

@@ -35,7 +35,7 @@ class Relay:
 
     def expect(self, connections: int, resets: bool = False) -> None:
         """So many went through to both their ends. resets: the programs may have reset them."""
-        wait_until(lambda: self._library.relay_done() == connections, 30.0, "all that were relayed to end")
+        wait_until(lambda: self._library.relay_done() == connections, 60.0, "all that were relayed to end")
         assert self._library.relay_failed() == 0
         assert resets or self._library.relay_reset() == 0
 
@@ -53,7 +53,7 @@ def server(ours: Any, argv: Sequence[str], **options: Any) -> Iterator[subproces
     """A program that listens at SERVER_PORT."""
     with ours.start(argv, **options) as process:
         try:
-            wait_until(lambda: ours.listens(SERVER_PORT), 20.0, f"{argv[0]} to listen")
+            wait_until(lambda: ours.listens(SERVER_PORT), 60.0, f"{argv[0]} to listen")
             yield process
         finally:
             process.kill()

@@ -312,7 +312,7 @@ def test_what_futures_said_before_a_kill_is_there(tmp_path: Path, seed: int) -> 
             os.kill(process.pid, signal.SIGKILL)
             for line in process.stdout.read().splitlines(keepends=True):
                 last = int(line) if line.endswith(b"\n") else last
-        with wait_until(lambda: opened_log(path), 10.0, "the lock of the killed process") as log:
+        with wait_until(lambda: opened_log(path), 60.0, "the lock of the killed process") as log:
             assert log.report.tail != "damaged"
             assert log.durable_index >= last
             for record in log.records():

@@ -297,7 +297,7 @@ def test_killed_while_it_appends(tmp_path: Path, seed: int) -> None:
             for line in process.stdout.read().splitlines(keepends=True):
                 last = int(line) if line.endswith(b"\n") else last
         # The kernel takes a moment to let go of a killed process's ring, and with it of the lock.
-        with wait_until(lambda: opened_log(path), 10.0, "the lock of the killed process") as log:
+        with wait_until(lambda: opened_log(path), 60.0, "the lock of the killed process") as log:
             assert log.report.tail != "damaged"
             assert log.durable_index >= last
             for record in log.records():
