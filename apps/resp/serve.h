@@ -33,7 +33,7 @@ CL_API void cl_resp_service_delete(struct cl_resp_service *s);
 /* Of the writing of its log, by its uthreads; read by anybody (relaxed). */
 struct cl_resp_writer_counts {
     uint64_t batches, records, units, bytes; /* durable: what went together, its pieces, units in all, their bytes */
-    uint64_t in_call;                        /* writes that the kthread waited for in the kernel */
+    uint64_t in_call, call_ns;               /* writes that the kthread waited for in the kernel; how long, in all */
     uint64_t rewrites, aborted;              /* passes: complete, given up for want of room */
 };
 /* NULL: it has no log. */

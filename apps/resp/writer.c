@@ -221,6 +221,7 @@ static int wait_for(struct cl_resp_writer *w, struct cl_log_future *last, bool h
         return cl_log_future_wait(last);
     int rc = cl_log_future_call(last, &took);
     cl_count(&w->count.in_call, took != 0);
+    cl_count(&w->count.call_ns, took);
     cl_resp_in_call_ended(&w->calls, took, now_ns());
     return rc;
 }

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import socket
 
-from ...apps.kv import Session, Store
+from ...apps.kv import Store
 from ..baseline.memcached import Memcached, preload_tcp
 from .scripts import Space
+from .storing import store_here
 
 
 def ours(memory_mib: int, space: Space) -> int:
     """Items that our store holds when all were offered."""
     with Store(memory_mib << 20, huge_pages=0) as store:
-        session = Session(store)
-        batch: list[bytes] = []
-        for key, value in space.items():
-            batch.append(b"set %b 0 0 %d noreply\r\n%b\r\n" % (key, len(value), value))
-            if len(batch) == 2000:
-                session.execute(b"".join(batch))
-                batch.clear()
-        session.execute(b"".join(batch))
+        store_here(store, space)
         return store.usage()["items"]
 
 

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from ...apps.kv import Store
 from ...apps.kv import app as kv_app
 from ...libos import Runtime
 from ..baseline.memcached import Memcached
@@ -19,16 +18,10 @@ from ..harness.load import Load
 from ..load.sockload.sockload import Asked, SockLoad
 from ..tcp import links
 from .scripts import Script, Space
-from .storing import store_all
+from .storing import store_all, store_here
 
 OURS_PORT, MEMCACHED_PORT, REDIS_PORT = 11211, 11212, 6379
 MEMORY_MIB = 256
-
-
-def fill(store: Store, space: Space) -> None:
-    """Store all items, without a network."""
-    for key, value in space.items():
-        store.store(key, value)
 
 
 def bind(runtime: Runtime, space: Space, connections: int) -> kv_app.KvService:
@@ -37,7 +30,7 @@ def bind(runtime: Runtime, space: Space, connections: int) -> kv_app.KvService:
         tcp_port=OURS_PORT, udp_port=0, memory_bytes=MEMORY_MIB << 20, connections=connections + 100
     )
     service = kv_app.setup(runtime, options)
-    fill(service.store, space)
+    store_here(service.store, space)
     return service
 
 

@@ -135,7 +135,8 @@ def _disk_us(session: Session, files: Files) -> float:
 
 def conclude(session: Session, found: dict[str, list[Point]], alone_us: list[float]) -> None:
     """The ratio, and what it would be if the log cost nothing; nothing but one write for all requests; or if there were
-    only the disk, with as many requests to a write as our flushes have.
+    only the disk, with as many requests to a write as our flushes have. What the same write takes beside the load is
+    longer than alone: with that it stands there, too.
 
     found: with the most connections, by server.
     """
@@ -148,6 +149,12 @@ def conclude(session: Session, found: dict[str, list[Point]], alone_us: list[flo
         "bound: ours without a log": in_memory,
         "bound: that, and then one write for all": at_once,
         "bound: the disk alone, as many requests to a write": by_disk,
+    }
+    call_us = [p.extra.get("call_us", 0.0) for p in found[OURS]]
+    if all(call_us):
+        waited = [many / (many / rate + us / 1e6) for rate, us in zip(in_memory, call_us, strict=True)]
+        over["bound: ours without a log, and then one write as long as ours took"] = waited
+    over |= {
         GROUPED: rates[GROUPED],
         ON_MEMORY: rates[ON_MEMORY],
     }
@@ -165,7 +172,7 @@ def _point(
     cores: tuple[int, int], pair: servers.Pair, server: str, script: Script, connections: int, slot: float
 ) -> Point:
     """extra, with a log: the disk's flushes a second, requests for each; of redis-server the part of the time that it
-    ran, of ours, which spins, requests of a batch that its writer took."""
+    ran, of ours, which spins, requests of a batch that its writer took, and how long the kernel kept it for a write."""
     rest.demand("a server on a veth pair")
     durable = not server.endswith(IN_MEMORY)
     port = servers.OURS_PORT
@@ -199,6 +206,7 @@ def _point(
         if durable and service is not None:
             log = service.stats()
             point.extra["requests_per_batch"] = log["log_units"] / max(log["log_batches"], 1)
+            point.extra["call_us"] = log["log_call_ns"] / max(log["log_in_call"], 1) / 1e3
     return point
 
 

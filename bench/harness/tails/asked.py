@@ -27,7 +27,7 @@ class Asked:
     """A server that is asked at a rate, in slots of slot_s: in each turn by a client of its own, whose first slot warms
     both and is not counted. client: makes it. serving: around a turn, runs a server of this process. pid: of a server
     that has a process and sleeps in other turns; 0: there is none. connections: of the client, which keeps them from
-    slot to slot: the first one waits until they are taken.
+    slot to slot: the first one waits until they are taken. turn_s: of a turn, in slots, in a run of LOOKED_S.
 
     The caller's thread begins a slot in its warm-up, sleeps, and looks when it is over. Where each CPU has a thread
     that spins it takes that from one of them, some 0.2 ms of a slot, none of which is measured: nothing is left out
@@ -39,12 +39,13 @@ class Asked:
     serving: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
     pid: int = 0
     connections: int = 0
+    turn_s: float = TURN_S
     _tids: frozenset[int] = frozenset()
     _load: Load | None = None
 
     def arm(self, session: Session) -> Arm:
         """For `compare`."""
-        turn_s = TURN_S if session.seconds >= LOOKED_S else 0.0
+        turn_s = self.turn_s if session.seconds >= LOOKED_S else 0.0
         return Arm(self._slot, turn_s, self._turn, lambda: self._tids, lambda: (threading.get_native_id(),))
 
     @contextlib.contextmanager

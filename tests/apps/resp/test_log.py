@@ -231,7 +231,7 @@ def test_a_kthread_that_is_alone_writes_in_the_call(
                     assert 4 * i < link.reply().value <= 4 * i + 4
             stats = service.stats()
             assert stats["log_batches"] > 0
-            assert (stats["log_in_call"] > 0) == (in_call and kthreads == 1)
+            assert (stats["log_in_call"] > 0) == (stats["log_call_ns"] > 0) == (in_call and kthreads == 1)
 
 
 @pytest.mark.root

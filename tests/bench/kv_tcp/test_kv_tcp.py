@@ -14,7 +14,7 @@ from cltest.netns import skip_without_af_xdp
 from corelane.apps.kv import Session, Store
 from corelane.bench.harness.openloop import Curve, Measure, Point
 from corelane.bench.harness.session import Session as BenchSession
-from corelane.bench.kv_tcp import items, kinds, kv_tcp, servers
+from corelane.bench.kv_tcp import items, kinds, kv_tcp, servers, storing
 from corelane.bench.kv_tcp.scripts import Space
 from corelane.drivers.nic.loadgen.loadgen import Limits
 
@@ -29,7 +29,7 @@ def cores() -> tuple[int, int]:
 
 def test_a_script_is_what_the_store_answers() -> None:
     with Store(4 << 20, huge_pages=0) as store:
-        servers.fill(store, SPACE)
+        storing.store_here(store, SPACE)
         session = Session(store)
         sets = SPACE.memcached(lines=200, sets=0.5)
         assert 50 < sum(asked.startswith(b"set") for asked, _ in sets) < 150
@@ -134,7 +134,7 @@ def test_windows_fit_the_queue_where_values_are_long() -> None:
 @pytest.mark.parametrize("kind", kinds.kinds(SPACE), ids=lambda kind: kind.name)
 def test_a_kind_of_load_is_what_the_store_answers(kind: kinds.Kind) -> None:
     with Store(64 << 20, huge_pages=0) as store:
-        servers.fill(store, kind.space)
+        storing.store_here(store, kind.space)
         session = Session(store, room=3 << 20)
         script = kind.script(servers.OURS_PORT)[:50]
         assert any(asked.startswith(b"set") for asked, _ in script) == bool(kind.sets)
