@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...libos.trace import blame
+from ...libos.trace import blame, faults
 from ...libos.trace.pieces import joined
 from ...libos.trace.stages import table
 from ...runtime.errors import CorelaneError
@@ -117,7 +117,7 @@ def trial(word: str, load: Load, cpu: int | None = None, seconds: float | None =
                 raise CorelaneError(f"run {_EXAMPLE.name} {word}", child.stderr.read().strip())
         finally:
             child.kill()
-    seen = table(records, names, hz)
+    seen = table(records, names, hz, faults.cost_us())
     gone = seen.stood.during(seen.messages).without_cpu["gone"]
     return Trial(word, load, json.loads(told), blame.of_table(seen), float(gone.sum()) * 1e6 / hz)
 
