@@ -89,6 +89,7 @@ class _App:
         """By the names of services, as `_key` has them; empty: it cannot be read, or has nothing to tell. What was told
         before, while it is too early to look closely again (SHARE): whoever looks on shall not take the CPU that what
         is looked at runs on."""
+        from ..libos.trace import faults
         from ..libos.trace.stages import table
         from ..runtime.trace import records_of
 
@@ -98,7 +99,7 @@ class _App:
         if now >= self._due:
             begun = time.thread_time()
             held = b"".join(raw.data for _, raw in self._parts)
-            seen = table(records_of(held), segment.services(), segment.hz)
+            seen = table(records_of(held), segment.services(), segment.hz, faults.cost_us())
             self._last = _told(seen, segment)
             self._due = now + (time.thread_time() - begun) / SHARE
         return self._last

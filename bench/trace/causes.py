@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...libos.trace import blame
+from ...libos.trace import blame, faults
 from ...libos.trace.pieces import joined
-from ...libos.trace.stages import STOPPED, table
-from ...libos.trace.stopped import NO_CPU
+from ...libos.trace.stages import table
 from ...runtime.errors import CorelaneError
 from ...runtime.trace import Records, Segment
 from ..harness.session import Session
@@ -59,7 +58,8 @@ class Load:
 @dataclass(frozen=True)
 class Trial:
     """told: what the example says of itself. found: blame for the percentiles of its service, the lower first.
-    machine_us: that the machine took from requests."""
+    machine_us: that the machine took while requests
+    were under way, to be held against what the cause took."""
 
     word: str
     load: Load
@@ -117,10 +117,9 @@ def trial(word: str, load: Load, cpu: int | None = None, seconds: float | None =
                 raise CorelaneError(f"run {_EXAMPLE.name} {word}", child.stderr.read().strip())
         finally:
             child.kill()
-    seen = table(records, names, hz)
-    machine = seen.stages.get((STOPPED, NO_CPU))
-    machine_us = 0.0 if machine is None else float(machine.sum())
-    return Trial(word, load, json.loads(told), blame.of_table(seen), machine_us)
+    seen = table(records, names, hz, faults.cost_us())
+    gone = seen.stood.during(seen.messages).without_cpu["gone"]
+    return Trial(word, load, json.loads(told), blame.of_table(seen), float(gone.sum()) * 1e6 / hz)
 
 
 def _read(segment: Segment, child: subprocess.Popen[str]) -> Records:

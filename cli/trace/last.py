@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...libos.trace import kept
+from ...libos.trace import faults, kept
 from ...libos.trace.kept import Head
 from ...libos.trace.profile import Sampled
 from ...libos.trace.stages import table
@@ -83,7 +83,7 @@ def _explain(options: argparse.Namespace, path: Path) -> int:
     failed = None
     try:
         head, records = kept.load(path)
-        seen = table(records, head.services, head.hz)
+        seen = table(records, head.services, head.hz, faults.cost_us())
         document = {"file": str(path)} | _facts(head) | document_of(head, records, seen, options.slowest)
         profile: list[str] = []
         ran = kept.ran(path)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...libos.trace import faults
 from ...libos.trace.others import Others
 from ...libos.trace.pieces import arrays, joined, number
 from ...libos.trace.stages import table
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
             records = record(segment, seconds, 0 if quiet else options.slowest, [beside, profiling, near])
             others = near.others() if near else Others()
             names = segment.services()
-            seen = table(records, names, segment.hz)
+            seen = table(records, names, segment.hz, faults.cost_us())
             document = document_of(segment, records, seen, options.slowest, others)
             document |= {"rings": [ring._asdict() for ring in segment.counts()]}
             if options.otlp is not None:
@@ -159,7 +160,8 @@ def record(segment: Segment, seconds: float, slowest: int = 0, others: Sequence[
             n += number(parts[-1])
             if slowest and time.monotonic() - told >= TELL_S:
                 told = time.monotonic()
-                lines = slowest_lines(table(joined(parts[told_parts:]), segment.services(), segment.hz), slowest)
+                new = joined(parts[told_parts:])
+                lines = slowest_lines(table(new, segment.services(), segment.hz, faults.cost_us()), slowest)
                 print("\n".join(lines), flush=True)
                 told_parts = len(parts)
     except KeyboardInterrupt:

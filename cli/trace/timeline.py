@@ -175,7 +175,8 @@ def _stages(rows: _Rows, m: Any, inside: Sequence[Event]) -> Iterator[Event]:
     for stage, first, last in WINDOWS:
         since, until = begin + (int(m[first]) if first else 0), begin + int(m[last])
         if until > since and not m["flags"] & STALLED:
-            start, end = rows.part(stage, kthread, since, until, mark)
+            counted = {"args": {"page faults": int(m["faults"])}} if stage == "handler" and m["faults"] else {}
+            start, end = rows.part(stage, kthread, since, until, mark, **counted)
             yield start
             if stage == "handler":
                 yield from inside

@@ -43,6 +43,11 @@ void cl_taken_begin(struct cl_kthread *k, struct cl_trace_taken *taken)
     *taken = (struct cl_trace_taken){.begin = cl_tracer_stamp(k->trace)};
     if (!c->ops->owners || !c->ops->owners(c, k->index, &o))
         return;
+    struct cl_trace_taken unseen;
+    if (cl_tracer_lost(k->trace, &o, &unseen)) /* it was, and is ours by now */
+        cl_tracer_away(k->trace, &unseen);
+    if (!o.mine && o.lost_tsc > cl_load_relaxed(&k->trace->had)) /* k may have had no CPU since */
+        taken->begin = cl_min(taken->begin, o.lost_tsc);
     taken->cpu = o.cpu + 1;
     taken->by = o.mine ? 0 : o.owner;
 }

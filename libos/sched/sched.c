@@ -65,6 +65,8 @@ static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sche
     k->retry_ns = CL_RETRY_NS;
     k->budget = CL_BUDGET;
     k->trace = cl_trace_tracer(c->trace, index);
+    if (k->trace)
+        k->trace->cores = c->cores;
     k->lone_wake_ns = 50000;
     k->runq.shared = s->n_kthreads > 1;
     k->own_parker = (struct cl_parker){.word = &k->park_word, .event_fd = -1};

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .commands import BATCH, COMMIT, NEVER
-from .stages import QUEUED, RUNS, Stage, Table, places
+from .stages import FAULTS, QUEUED, RUNS, Stage, Table, places
 
 if TYPE_CHECKING:
     import numpy
@@ -35,12 +35,13 @@ def by_cause(one: Table) -> Table:
     stages = dict(one.stages)
     if len(messages) == 0:
         return one
-    own = stages[RUNS] + stages[QUEUED]  # without what it stood still for
+    parts = [path for path in (QUEUED, RUNS, FAULTS) if path in stages]
+    own = numpy.sum([stages[path] for path in parts], axis=0)  # without what it stood still for
     # One that has waited has let others have the kthread.
     long = (messages["blocked"] == 0) & (own > LONG * numpy.quantile(own, 0.75))
     handler = messages["start"], messages["end"]
     for wait, (first, last) in _WAITS.items():
-        _give(one, stages, wait, (QUEUED, RUNS), long, handler, (messages[first], messages[last]))
+        _give(one, stages, wait, parts, long, handler, (messages[first], messages[last]))
     if BATCH in stages:
         _commands(one, stages)
     return dataclasses.replace(one, stages=stages)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .commands import LEADER, OTHERS, OWN_LOG
-from .stages import QUEUED, RUNS, STOPPED, WIRE, Stage, Table
+from .stages import FAULTS, QUEUED, RUNS, STOPPED, WIRE, Stage, Table
 from .stopped import AWAY, COLLECTS, NO_CPU
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ LONG = 0.25  # of the longest: others only waited
 # What a page fault takes, where the page has to be found and cleared: 0.3 us on bare metal, 1 to 7 where a host has to
 # find it first.
 FAULT_US = 2.0
-FAULTS = 0.1  # of the time that slow handlers run: so much explained by page faults is no accident
+FAULTING = 0.1  # of the time that slow handlers run: so much explained by page faults is no accident
+RUNNING = (RUNS, FAULTS)
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ class Slow:
         where no part makes it alone."""
         return any(self.stage[: len(stage)] == stage or self._is_most(stage) for stage in stages)
 
-    def _is_most(self, stage: Stage) -> bool:
-        if stage[: len(self.stage)] != self.stage:
+    def _is_most(self, *stages: Stage) -> bool:
+        if any(stage[: len(self.stage)] != self.stage for stage in stages):
             return False
         part, whole = (
-            sum(self._us(self.caused, path) for path in self.caused.stages if path[: len(of)] == of)
-            for of in (stage, self.stage)
+            sum(self._us(self.caused, path) for path in self.caused.stages if any(path[: len(of)] == of for of in some))
+            for some in (stages, (self.stage,))
         )
         return part > MOST * whole
 
@@ -56,9 +57,15 @@ class Slow:
         return self.is_in(*(("handler", f"wait: {one}") for one in what))
 
     @property
+    def runs(self) -> bool:
+        """Whether handlers run, page faults of theirs included."""
+        return self.is_in(*RUNNING) or self._is_most(*RUNNING)
+
+    @property
     def behind(self) -> float:
         """The part of their time in handlers that was spent in front of them, in those of others."""
-        before, after = (self._us(table, RUNS) + self._us(table, QUEUED) for table in (self.one, self.caused))
+        parts = (*RUNNING, QUEUED)
+        before, after = (sum(self._us(table, path) for path in parts) for table in (self.one, self.caused))
         return 1 - before / after if after > 0 else 0.0
 
     @property
@@ -66,7 +73,8 @@ class Slow:
         """The part of their own time in handlers that page faults explain, of the long ones whose were counted."""
         import numpy
 
-        own, counted = self.one.stages[RUNS], self.one.messages["faults"]
+        own = numpy.sum([self.one.stages[path] for path in RUNNING if path in self.one.stages], axis=0)
+        counted = self.one.messages["faults"]
         rows = self.rows & (own > 0) & (own > LONG * own[self.rows].max()) & (counted > 0)
         # The one in the middle: a sum would be that of the few in which the machine stood still, too.
         return float(numpy.median(counted[rows] * FAULT_US / own[rows])) if rows.any() else 0.0
@@ -83,7 +91,7 @@ class Slow:
         return bool((self.one.messages["switches"][self.rows] > 0).any())
 
     def _us(self, table: Table, stage: Stage) -> float:
-        return float(table.stages[stage][self.rows].sum())
+        return float(table.stages[stage][self.rows].sum()) if stage in table.stages else 0.0
 
 
 @dataclass(frozen=True)
@@ -143,15 +151,15 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         Cause("page faults", "handlers touch memory for the first time, page by page"),
-        lambda slow: slow.is_in(RUNS) and slow.faulting >= FAULTS,
+        lambda slow: slow.is_in(FAULTS) or (slow.runs and slow.faulting >= FAULTING),
     ),
     (
         Cause("long request", "a long request is in front of them"),
-        lambda slow: slow.is_in(RUNS, QUEUED) and slow.behind >= MOST,
+        lambda slow: (slow.is_in(QUEUED) or slow.runs) and slow.behind >= MOST,
     ),
     (
         Cause("handler", "their own handlers run for long"),
-        lambda slow: slow.is_in(RUNS),
+        lambda slow: slow.runs,
     ),
 )
 

@@ -39,7 +39,7 @@
 
 #define LEAST_US 10      /* shorter ones are not told */
 #define REST_US 5        /* a shorter rest was a system call that came back at once: it is of the thread's own time */
-#define MOMENT_US 2000   /* without a page: so long ago the last look may be */
+#define MOMENT_US 2000   /* without a page: so long the thread may have been awake, beside a slow message, since it */
 #define ANEW_US 250000   /* with one: then it is taken anew, for the two clocks drift apart, ... */
 #define AGAIN_US 1000000 /* so long a thread does without its page that is switched away from more often than ... */
 #define MOST_SWITCHES 8  /* ... so many times a millisecond, which would cost it 1 % of its time */
@@ -160,9 +160,9 @@ static bool switched(const struct cl_tracer_counts *was, const struct cl_tracer_
     return was->switches != now->switches || was->sleeps != now->sleeps;
 }
 
-/* Look, and say in *gap what has been counted since the last time. False: there was none, or the kernel does not say.
- * The word is read first: who is brought back after that is found by the next look, with what it missed by then. */
-static bool look(struct cl_tracer *t, struct cl_trace_gap *gap)
+/* Look, and say in *gap what has been counted since the last time. took: by the message that is reason for it. False:
+ * there was none, or the kernel does not say. The word is read first: who is brought back after that is found by the next look, with what it missed by then. */
+static bool look(struct cl_tracer *t, uint64_t took, struct cl_trace_gap *gap)
 {
     struct cl_tracer_seen was = t->seen, *now = &t->seen;
     uint32_t word = brought_back(t);
@@ -182,8 +182,8 @@ static bool look(struct cl_tracer *t, struct cl_trace_gap *gap)
     now->away = cl_load_relaxed(&t->away_ticks);
     uint64_t passed = now->looked > was.looked ? now->looked - was.looked : 0;
     uint64_t ran = (uint64_t)cl_ns_to_ticks(t->clock, (int64_t)(now->counts.cpu_ns - was.counts.cpu_ns));
-    uint64_t known = ran + (now->rested - was.rested) + (now->away - was.away);
-    bool can_tell = t->page || passed < us(t->clock, MOMENT_US);
+    uint64_t left = (now->rested - was.rested) + (now->away - was.away), known = ran + left;
+    bool can_tell = t->page || passed < us(t->clock, MOMENT_US) + left + took;
     *gap = (struct cl_trace_gap){.kind = CL_TRACE_GAP,
                                  .kthread = (uint8_t)t->index,
                                  .how = CL_TRACE_GAP_COUNTERS,
@@ -200,11 +200,11 @@ static bool look(struct cl_tracer *t, struct cl_trace_gap *gap)
     return was.at != 0;
 }
 
-uint64_t cl_tracer_look(struct cl_tracer *t, uint64_t id)
+uint64_t cl_tracer_look(struct cl_tracer *t, uint64_t took, uint64_t id)
 {
     struct cl_trace_gap gap;
     uint64_t before = t->seen.looked;
-    if (!look(t, &gap))
+    if (!look(t, took, &gap))
         return 0;
     gap.id = id;
     if (gap.gone > t->gap_ticks + ((t->seen.looked - before) >> DRIFT_SHIFT))
@@ -233,7 +233,7 @@ void cl_tracer_check(struct cl_tracer *t)
     if (t->seen.at && brought_back(t) == t->seen.brought_back && now - t->seen.looked < us(t->clock, ANEW_US))
         t->seen.at = now; /* it has run all the time */
     else
-        (void)cl_tracer_look(t, 0);
+        (void)cl_tracer_look(t, 0, 0);
 }
 
 /* Of a thread that has rested, by whose page_again there is something to do. */
@@ -250,7 +250,7 @@ void cl_tracer_stopped(struct cl_tracer *t, uint64_t from, uint64_t to)
     struct cl_trace_gap gap;
     if (t->mode == CL_TRACE_OFF)
         return;
-    if (!look(t, &gap)) /* else it would be told twice, by the counters, too */
+    if (!look(t, 0, &gap)) /* else it would be told twice, by the counters, too */
         gap = (struct cl_trace_gap){.kind = CL_TRACE_GAP, .kthread = (uint8_t)t->index, .n = 1, .cpu = cpu()};
     gap.how = CL_TRACE_GAP_STAMPS;
     gap.begin = from;
@@ -289,6 +289,7 @@ void cl_tracer_rested(struct cl_tracer *t, uint64_t from)
 {
     uint64_t now = cl_tracer_stamp(t), took = now - from;
     t->idle_at = 0;
+    cl_store_relaxed(&t->had, now);
     if (took > t->rest_ticks)
         t->rested += took;
     if (cl_unlikely(t->page_again && (t->page || now >= t->page_again)))

@@ -50,10 +50,10 @@ void cl_tracer_unwatch(struct cl_tracer *t);
 bool cl_tracer_switched(const struct cl_tracer *t);
 /* Once a millisecond: look, if the thread was switched away from. */
 void cl_tracer_check(struct cl_tracer *t);
-/* Look at what the kernel has counted since the last time, and tell of the time that it took. id: of the message that
- * was slow, or 0. Returns page faults, and times that the kernel took the CPU in the upper half; 0: nothing is
+/* Look at what the kernel has counted since the last time, and tell of the time that it took. took, id: of the message
+ * that was slow, or 0. Returns page faults, and times that the kernel took the CPU in the upper half; 0: nothing is
  * known. */
-uint64_t cl_tracer_look(struct cl_tracer *t, uint64_t id);
+uint64_t cl_tracer_look(struct cl_tracer *t, uint64_t took, uint64_t id);
 
 /* sampled.c. */
 int cl_tracer_sampled(struct cl_tracer *t);

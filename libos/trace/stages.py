@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime._native import lib
 from ...runtime.trace import WAITS, Records, records_of
+from . import faults
 from .commands import parts_of
 from .stopped import AWAY, Stood, piled_up, stops, taken, worked_off
 
@@ -26,6 +27,8 @@ TOGETHER: Stage = ("burst", "inbox or handler")
 """Of a message whose start and end are only known of all that were answered by one doorbell (mode sampled)."""
 RUNS: Stage = ("handler", "runs")
 QUEUED: Stage = ("handler", "run queue")
+FAULTS: Stage = ("handler", "page faults")
+"""Of what it ran: estimated (faults.py)."""
 FOR_CORE: Stage = ("handler", "wait: core")
 WINDOWS = (("ring", "", "pickup"), ("inbox", "pickup", "start"), ("handler", "start", "end"), ("reply", "end", "sent"))
 """Stages with the boundaries of a message that they are between; the first begins with it."""
@@ -72,8 +75,9 @@ class Table:
         )
 
 
-def table(records: Records, names: Sequence[str], hz: int) -> Table:
-    """The stages of all messages. hz: of their stamps."""
+def table(records: Records, names: Sequence[str], hz: int, fault_us: float = 0.0) -> Table:
+    """The stages of all messages. hz: of their stamps. fault_us: what a page fault costs (faults.cost_us); 0: there is
+    no such stage."""
     import numpy
 
     messages = records.messages
@@ -103,6 +107,9 @@ def table(records: Records, names: Sequence[str], hz: int) -> Table:
                 in_front[reason] += part
             if part.any():
                 stages[STOPPED, reason] = stages.get((STOPPED, reason), 0.0) + part * us
+        if name == "handler" and (of_faults := faults.of_handlers(messages, left, fault_us / us)).any():
+            parts[FAULTS] = of_faults
+            left = left - of_faults
         parts[RUNS if name == "handler" else (name, "waits" if name in ("ring", "inbox") else "until sent")] = left
         stages |= {path: ticks * us for path, ticks in parts.items()}
     for reason, ticks in worked_off(messages, why_stopped).items():

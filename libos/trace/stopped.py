@@ -86,9 +86,10 @@ def _of(rows: Array, gone: Array) -> Stops:
 
 
 def _narrowed(found: Stops, ids: Array, messages: Array) -> Stops:
-    """A look at the kernel's counters that one slow message was reason for: it stood still while that was handled. Or
-    right after it, in the look itself, where the kernel likes best to give the CPU to others: then the look comes to
-    its end late, and whoever is handled next has the time."""
+    """A look at the kernel's counters that one slow message was reason for: it stood still while that was handled, or
+    while that waited, if it was for longer than the handler took. Or right after it, in the look itself, where the
+    kernel likes best to give the CPU to others: then the look comes to its end late, and whoever is handled next has
+    the time."""
     import numpy
 
     order = numpy.argsort(messages["id"], kind="stable")
@@ -101,7 +102,9 @@ def _narrowed(found: Stops, ids: Array, messages: Array) -> Stops:
     if not known.any():
         return found
     mine = messages[rows[known]]
-    began, ended = mine["begin"] + mine["start"], mine["begin"] + mine["end"]
+    in_handler = found.gone[known] <= mine["end"] - mine["start"]
+    began = mine["begin"] + numpy.where(in_handler, mine["start"], 0).astype(mine["begin"].dtype)
+    ended = mine["begin"] + mine["end"]
     looked = numpy.maximum(found.end[known], ended)
     in_look = 2 * (looked - ended) >= found.gone[known]
     found.begin[known] = numpy.where(in_look, ended, numpy.maximum(found.begin[known], began))

@@ -75,6 +75,7 @@ static void init_tracer(struct cl_trace *trace, unsigned k, uint32_t records, co
                             .records = records,
                             .index = k,
                             .ids = (uint64_t)(k + 1) << 48,
+                            .had = cl_clock_stamp(clock),
                             .random = k + 1,
                             .ticks_per_ms = (uint64_t)cl_ns_to_ticks(clock, 1000000),
                             .look_ticks = (uint64_t)cl_ns_to_ticks(clock, WORTH_A_LOOK_US * 1000),
@@ -208,29 +209,54 @@ uint64_t cl_tracer_id(struct cl_tracer *t)
     return ++t->ids;
 }
 
+static void put_core(struct cl_tracer *t, const struct cl_trace_taken *taken)
+{
+    cl_tracer_put(t, &(struct cl_trace_core){.kind = CL_TRACE_CORE,
+                                             .kthread = (uint8_t)t->index,
+                                             .parked = taken->parked,
+                                             .n = 1,
+                                             .begin = taken->begin,
+                                             .end = taken->end,
+                                             .by = taken->by,
+                                             .cpu = taken->cpu});
+}
+
+bool cl_tracer_lost(const struct cl_tracer *t, const struct cl_core_owners *o, struct cl_trace_taken *taken)
+{
+    *taken = (struct cl_trace_taken){.begin = o->lost_tsc, .end = o->decided_tsc, .by = o->before, .cpu = o->cpu + 1};
+    return o->mine && o->before && o->before != o->owner && o->lost_tsc > cl_load_relaxed(&t->had) &&
+           o->decided_tsc > o->lost_tsc;
+}
+
+/* Of a slow message: what its thread did not see of its core, as it had no CPU while another had that. */
+static void tell_lost(struct cl_tracer *t)
+{
+    struct cl_core_owners o;
+    struct cl_trace_taken taken;
+    if (!t->cores || !t->cores->ops->owners || !t->cores->ops->owners(t->cores, t->index, &o) ||
+        !cl_tracer_lost(t, &o, &taken))
+        return;
+    cl_store_relaxed(&t->had, taken.end);
+    __atomic_fetch_add(&t->away_ticks, taken.end - taken.begin, __ATOMIC_RELAXED); /* the signal handler adds to it */
+    put_core(t, &taken);
+}
+
 uint64_t cl_tracer_counted(struct cl_tracer *t, uint64_t took, uint64_t id)
 {
     if (cl_likely(took < t->look_ticks))
         return 0;
+    tell_lost(t);
     if (t->looks)
         t->looks--;
     else if (!cl_tracer_switched(t)) /* no more than the kernel has, who is dearer */
         return 0;
-    return cl_tracer_look(t, id);
+    return cl_tracer_look(t, took, id);
 }
 
 CL_NOINLINE void cl_tracer_tell_taken(struct cl_tracer *t)
 {
-    struct cl_trace_core c = {.kind = CL_TRACE_CORE,
-                              .kthread = (uint8_t)t->index,
-                              .parked = t->taken.parked,
-                              .n = 1,
-                              .begin = t->taken.begin,
-                              .end = t->taken.end,
-                              .by = t->taken.by,
-                              .cpu = t->taken.cpu};
+    put_core(t, &t->taken);
     t->taken.end = 0;
-    cl_tracer_put(t, &c);
 }
 
 /* Word by word, for a record that was written in narrower pieces would have to be read back in wider ones. */
@@ -369,6 +395,7 @@ void cl_tracer_away(struct cl_tracer *t, const struct cl_trace_taken *taken)
 {
     bool more = cl_load_relaxed(&t->away_end) != 0;
     cl_store_relaxed(&t->away_ticks, t->away_ticks + (taken->end - taken->begin));
+    cl_store_relaxed(&t->had, taken->end);
     if (!more) {
         cl_store_relaxed(&t->away_begin, taken->begin);
         cl_store_relaxed(&t->away_by, taken->by);

@@ -12,6 +12,7 @@
 #define CORELANE_LIBOS_TRACE_TRACE_H
 
 #include <corelane/runtime/clock.h>
+#include <corelane/runtime/cores.h>
 #include "../../runtime/trace.h"
 
 #define CL_TRACER_SLOWEST 16                   /* of a millisecond that can be kept, at most */
@@ -180,7 +181,9 @@ struct cl_tracer {
     /* Its signal handler: when the core was lost first and had again last since the kthread looked; away_end 0: not. */
     uint64_t away_begin, away_end;
     uint32_t away_n, away_by, away_cpu;
-    uint64_t away_ticks;               /* without a core, ever */
+    uint64_t away_ticks;    /* without a core, ever */
+    struct cl_cores *cores; /* of which the kthread has one; NULL: nobody takes them */
+    uint64_t had;           /* it has had its core since, and what was lost before is told; CL_TRACER_NEVER: unknown */
     struct cl_trace_taken taken;       /* while it was parked; told once a message is, that waited then */
     struct cl_tracer_samples *samples; /* NULL: there are none */
     uint64_t collects_from;            /* its interpreter collects garbage since then; 0: it does not */
@@ -275,12 +278,16 @@ void cl_tracer_idle(struct cl_tracer *t);
 static inline void cl_tracer_forget(struct cl_tracer *t)
 {
     t->idle_at = t->seen.at = 0;
+    cl_store_relaxed(&t->had, CL_TRACER_NEVER);
 }
 /* The thread has let its CPU go, of itself, from then until now. */
 void cl_tracer_rested(struct cl_tracer *t, uint64_t from);
 /* The core was another's from begin to end. Async-signal-safe, on the kthread's thread. */
 void cl_tracer_away(struct cl_tracer *t, const struct cl_trace_taken *taken);
-/* The same, while it was parked. */
+/* Whether the core was another's, and is the kthread's again by the iokernel's word, since that is known of it: it was
+ * not on a CPU meanwhile to see that. Async-signal-safe, on the kthread's thread. */
+bool cl_tracer_lost(const struct cl_tracer *t, const struct cl_core_owners *o, struct cl_trace_taken *taken);
+/* The same as cl_tracer_away, while it was parked. */
 void cl_tracer_taken(struct cl_tracer *t, const struct cl_trace_taken *taken);
 /* The interpreter of its thread begins to collect garbage, or has done so, of which generation. */
 void cl_tracer_collects(struct cl_tracer *t, bool begins, uint32_t generation);

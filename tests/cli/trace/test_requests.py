@@ -140,6 +140,14 @@ def test_stages_of_an_event_are_inside_of_its_message() -> None:
         assert max(parts, key=lambda p: p[1] - p[0]) == (min(p[0] for p in parts), max(p[1] for p in parts))
 
 
+def test_a_handler_has_its_page_faults() -> None:
+    records = Made(3, 1).records()
+    records.messages["faults"][1] = 7
+    events = list(timeline.events(records, NAMES, HZ, int(records.messages["begin"].min())))
+    handlers = [event for event in events if event["ph"] == "b" and event["name"] == "handler"]
+    assert [event.get("args") for event in handlers] == [None, {"page faults": 7}, None]
+
+
 def test_what_does_not_nest_is_drawn_apart() -> None:
     """Waits of uthreads that have no request, a command's own log beside the others, and stops of a kthread. One of a
     connection is in no queue."""

@@ -204,6 +204,19 @@ def test_a_gap_that_was_found_for_a_message_is_in_its_handler(of: bool) -> None:
     assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
 
 
+def test_a_gap_that_is_longer_than_its_handler_is_where_it_waited() -> None:
+    """The kthread polled when it lost its CPU: the message came meanwhile, and the look at its end found it."""
+    made = Made(40, 1)
+    made.kthread[:] = 0
+    made.us["ring"][20] += SLOW_US
+    some = numpy.zeros(40, bool)
+    some[20] = True
+    seen = table(gaps(made.records(), some, "GAP_COUNTERS", us=150.0, of=True), NAMES, HZ)
+    assert seen.stages[STOPPED, NO_CPU][20] == pytest.approx(150, abs=5)
+    assert seen.stages["ring", "waits"][20] == pytest.approx(SLOW_US - 150, abs=10)
+    assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
+
+
 def test_a_gap_in_the_look_for_a_message_is_of_who_is_handled_then() -> None:
     """The kernel gives the CPU to others where it is asked: the look comes back late, and the next message has run
     meanwhile as far as it knows."""

@@ -72,7 +72,8 @@ static uint64_t message(uint64_t ns)
     return id;
 }
 
-static struct cl_trace_message last; /* that was read */
+static struct cl_trace_message last;   /* that was read */
+static struct cl_trace_core core_told; /* the same; end 0: none */
 
 /* What has been told since the last time: gaps; messages are looked at by others. */
 static unsigned gaps(struct cl_trace_gap *out, unsigned room)
@@ -90,6 +91,8 @@ static unsigned gaps(struct cl_trace_gap *out, unsigned room)
             out[found++] = all[i];
         } else if (all[i].kind == CL_TRACE_MESSAGE) {
             memcpy(&last, &all[i], sizeof last);
+        } else if (all[i].kind == CL_TRACE_CORE) {
+            memcpy(&core_told, &all[i], sizeof core_told);
         }
     return found;
 }
@@ -228,7 +231,8 @@ static void seldom(void)
     CHECK(g.begin == from && g.gone > 45 * US && g.gone <= 50 * US);
 }
 
-/* Where the kernel does not say that, only what was looked at a moment ago is told. */
+/* Where the kernel does not say that, only what was looked at a moment ago is told: not counting what the slow one took,
+ * nor what it slept. */
 static void without_page(void)
 {
     struct cl_trace_gap g;
@@ -245,6 +249,17 @@ static void without_page(void)
     (void)message(50 * US);
     CHECK_EQ(gaps(&g, 1), 1);
     CHECK_EQ(g.gone, 30 * US);
+    run(100 * US);
+    stop(4000 * US);
+    uint64_t id = message(4100 * US), from = now;
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK(g.gone == 4000 * US && g.id == id);
+    sleep_for(50000 * US);
+    cl_tracer_rested(t, from);
+    stop(300 * US);
+    (void)message(400 * US);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK_EQ(g.gone, 300 * US);
     t->page = &page;
     cl_tracer_forget(t);
 }
@@ -390,6 +405,48 @@ static void too_often(void)
     CHECK(t->page == &page);
 }
 
+static struct cl_core_owners owners; /* by the iokernel's word */
+
+static bool owners_of(struct cl_cores *c, unsigned k, struct cl_core_owners *out)
+{
+    (void)c, (void)k;
+    *out = owners;
+    return true;
+}
+
+/* Its core was another's while it had no CPU, and was its own again before it ran: it has seen nothing of that. */
+static void unseen(void)
+{
+    struct cl_cores_ops ops = {.owners = owners_of};
+    struct cl_cores cores = {.ops = &ops};
+    struct cl_trace_gap g;
+    t->cores = &cores;
+    settle();
+    core_told.end = 0;
+    cl_tracer_rested(t, now);
+    owners = (struct cl_core_owners){.cpu = 3, .owner = 1, .before = 9, .mine = true};
+    owners.lost_tsc = now - 1;
+    owners.before_tsc = owners.decided_tsc = now;
+    (void)message(50 * US); /* it rested when that was lost */
+    none();
+    CHECK_EQ(core_told.end, 0);
+    run(100 * US);
+    owners.lost_tsc = owners.before_tsc = now;
+    stop(4000 * US);
+    owners.decided_tsc = now;
+    stop(20 * US); /* it is its own, and the other one not yet gone */
+    (void)message(4020 * US);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK_EQ(g.gone, 20 * US);
+    CHECK(core_told.begin == owners.lost_tsc && core_told.end == owners.decided_tsc);
+    CHECK(core_told.by == 9 && core_told.cpu == 4 && !core_told.parked);
+    core_told.end = 0;
+    (void)message(50 * US); /* and it is told once */
+    none();
+    CHECK_EQ(core_told.end, 0);
+    t->cores = NULL;
+}
+
 int main(void)
 {
     struct cl_clock clock;
@@ -408,6 +465,7 @@ int main(void)
     by_stamps();
     seldom();
     without_page();
+    unseen();
     in_line();
     collects();
     too_often();
