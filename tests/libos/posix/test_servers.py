@@ -219,12 +219,15 @@ def test_a_stock_asyncio_server(serve: Callable[..., Server]) -> None:
         assert b"".join(iter(lambda: client.recv(100), b"")) == b"AB\nCD\n"
 
 
-def ask_by_udp(client: socket.socket, message: bytes, server: Server, port: int) -> bytes:
-    """The answer; a datagram may be lost while the neighbour is not known yet."""
+def ask_by_udp(client: socket.socket, message: bytes, server: Server, port: int, late: bytes = b"") -> bytes:
+    """The answer; a datagram may be lost while the neighbour is not known yet. late: the answer to what was asked
+    before, which comes twice if that was asked twice."""
     for _ in range(10):
         client.sendto(message, (OURS, port))
         with contextlib.suppress(TimeoutError):
-            return client.recv(2000)
+            while (answer := client.recv(2000)) == late:
+                pass
+            return answer
     raise AssertionError(f"no answer from port {port}: {server.log.read_text()}")
 
 
@@ -249,8 +252,9 @@ def test_memcached_by_udp(serve: Callable[..., Server], datagrams: Callable[[Ser
         frame = struct.pack("!HHHH", number, 0, 1, 0)  # protocol.txt: request, sequence, datagrams, reserved
         value = bytes([65 + number]) * 300
         message = frame + b"set k%d 0 0 300\r\n%s\r\n" % (number, value)
-        assert ask_by_udp(client, message, server, 11211) == frame + b"STORED\r\n"
-        answer = ask_by_udp(client, frame + b"get k%d\r\n" % number, server, 11211)
+        stored = ask_by_udp(client, message, server, 11211)
+        assert stored == frame + b"STORED\r\n"
+        answer = ask_by_udp(client, frame + b"get k%d\r\n" % number, server, 11211, late=stored)
         assert answer == frame + b"VALUE k%d 0 300\r\n%s\r\nEND\r\n" % (number, value)
 
 
@@ -284,8 +288,8 @@ def test_stock_datagram_servers(serve: Callable[..., Server], datagrams: Callabl
     server = serve("/usr/bin/python3", "-c", UDP_SERVER, port=8002, kthreads=2)
     client = datagrams(server)
     for _ in range(3):
-        assert ask_by_udp(client, b"question", server, 8002) == b"QUESTION"
-        assert ask_by_udp(client, b"question", server, 8003) == b"noitseuq"
+        assert ask_by_udp(client, b"question", server, 8002, late=b"noitseuq") == b"QUESTION"
+        assert ask_by_udp(client, b"question", server, 8003, late=b"QUESTION") == b"noitseuq"
     client.connect((OURS, 8004))
     client.send(b"nobody has this port")
     with pytest.raises(ConnectionRefusedError):
