@@ -160,8 +160,9 @@ static bool switched(const struct cl_tracer_counts *was, const struct cl_tracer_
     return was->switches != now->switches || was->sleeps != now->sleeps;
 }
 
-/* Look, and say in *gap what has been counted since the last time. took: by the message that is reason for it. False:
- * there was none, or the kernel does not say. The word is read first: who is brought back after that is found by the next look, with what it missed by then. */
+/* Look, and say in *gap what has been counted since the last time. took: by the message that is reason for it.
+ * False: there was none, or the kernel does not say. The word is read first: who is brought back after that is
+ * found by the next look, with what it missed by then. */
 static bool look(struct cl_tracer *t, uint64_t took, struct cl_trace_gap *gap)
 {
     struct cl_tracer_seen was = t->seen, *now = &t->seen;

@@ -231,8 +231,8 @@ static void seldom(void)
     CHECK(g.begin == from && g.gone > 45 * US && g.gone <= 50 * US);
 }
 
-/* Where the kernel does not say that, only what was looked at a moment ago is told: not counting what the slow one took,
- * nor what it slept. */
+/* Where the kernel does not say that, only what was looked at a moment ago is told: not counting what the slow one
+ * took, nor what it slept. */
 static void without_page(void)
 {
     struct cl_trace_gap g;
