@@ -1,5 +1,5 @@
-/* Where frames go: into an application's receive ring, out of an uplink, over to another loop. io_deliver steers a frame:
- * it chooses the kthread by a hash of the flow, in a table of ../cores/flows.c if cores move.
+/* Where frames go: into an application's receive ring, out of an uplink, over to another loop. io_deliver steers a
+ * frame: it chooses the kthread by a hash of the flow, in a table of ../cores/flows.c if cores move.
  *
  * A frame's first IO_HEADER bytes are taken from `header`, the rest from `rest`: what was checked is what is delivered,
  * even if the sender writes into its buffer meanwhile. No byte beyond the frame's length is copied: what lies behind it
