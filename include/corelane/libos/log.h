@@ -35,8 +35,8 @@
  *     free, written over by the open.
  *   - Damage in a flush that was acknowledged just before a crash looks like a torn write: nothing on the device says
  *     yet that it had been acknowledged, so it is taken for the end of the log. The device says so once a later flush,
- *     a close or, config.confirm_ns after the acknowledgement, a superblock of its own is durable (confirm.c). That takes
- *     a pump at the time of cl_log_next_ns: who pumps only when he appends has the window open between his calls.
+ *     a close or, config.confirm_ns after the acknowledgement, a superblock of its own is durable (confirm.c). That
+ *     takes a pump at the time of cl_log_next_ns: who pumps only when he appends has the window open between his calls.
  *   - A device that says "durable" and lies is believed.
  *   - One owner at a time: a second open of a device is refused (-EBUSY). The core cannot see a second device over the
  *     same blocks, nor a second process: the file device locks its file (blk_file.h).
