@@ -3,6 +3,7 @@
 
 #include "../harness/pinned.h"
 #include "../harness/send.h"
+#include "../../drivers/nic/headers.h"
 #include "../../runtime/net.h"
 #include "../../runtime/pages.h"
 
@@ -75,20 +76,6 @@ static inline void look_further(const struct cl_kv_lines *s, struct cl_frame *f,
         cl_prefetch_write(f->data + at);
 }
 
-static inline void turn(struct cl_udp_frame *h)
-{
-    uint8_t mac[6];
-    memcpy(mac, h->eth.dst, 6);
-    memcpy(h->eth.dst, h->eth.src, 6);
-    memcpy(h->eth.src, mac, 6);
-    uint32_t ip_be = h->ip.src_be;
-    h->ip.src_be = h->ip.dst_be;
-    h->ip.dst_be = ip_be;
-    uint16_t port_be = h->udp.src_port_be;
-    h->udp.src_port_be = h->udp.dst_port_be;
-    h->udp.dst_port_be = port_be;
-}
-
 static inline uint8_t *put(uint8_t *to, const void *from, uint32_t n)
 {
     memcpy(to, from, n);
@@ -110,7 +97,7 @@ static inline void answer(const struct cl_kv_lines *s, struct cl_frame *f, const
         at = put(put(at, s->after_get, s->after_get_len), value, s->value_bytes);
         at = put(at, END, sizeof END - 1);
     }
-    turn(h);
+    turn_addresses(h);
     f->len = (uint16_t)(at - f->data);
     uint16_t was_be = h->ip.total_len_be;
     h->ip.total_len_be = cl_be16(f->len - CL_ETH_HLEN);

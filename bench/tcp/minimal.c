@@ -9,7 +9,6 @@
 #define CONNS (1u << 14)
 #define BUCKETS (1u << 13)
 #define KEPT_BYTES 64
-#define TIMES_BYTES 12
 #define RTO_NS 200000000ull
 
 /* Of a connection. All of what the peer says is in host order. */

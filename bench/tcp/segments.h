@@ -2,27 +2,9 @@
 #ifndef CORELANE_BENCH_TCP_SEGMENTS_H
 #define CORELANE_BENCH_TCP_SEGMENTS_H
 
-#include "../../runtime/net.h"
+#include "../../drivers/nic/headers.h"
 
 #include <corelane/drivers/nic.h>
-
-#define FIN 0x01
-#define SYN 0x02
-#define RST 0x04
-#define ACK 0x10
-#define NOPS_TIMES 0x0101080au /* two fillers, kind and length of timestamps */
-#define PLAIN_BYTES 54         /* Ethernet, IPv4, TCP without options */
-
-struct head {
-    struct cl_eth eth;
-    struct cl_ipv4 ip;
-    uint16_t src_be, dst_be;
-    uint32_t seq_be, ack_be;
-    uint16_t offset_be; /* and flags */
-    uint16_t window_be, check, urgent_be;
-    uint8_t options[];
-} CL_PACKED;
-_Static_assert(sizeof(struct head) == PLAIN_BYTES, "as on the wire");
 
 /* A segment's parts in bytes: its header, and the data behind it. */
 struct parts {
@@ -42,20 +24,6 @@ static inline bool part(const struct cl_frame *f, struct parts *p)
         return false;
     p->len = total - CL_IPV4_HLEN - p->header;
     return true;
-}
-
-static inline void turn_addresses(struct head *h)
-{
-    uint8_t mac[6];
-    memcpy(mac, h->eth.dst, 6);
-    memcpy(h->eth.dst, h->eth.src, 6);
-    memcpy(h->eth.src, mac, 6);
-    uint32_t ip_be = h->ip.src_be;
-    h->ip.src_be = h->ip.dst_be;
-    h->ip.dst_be = ip_be;
-    uint16_t port_be = h->src_be;
-    h->src_be = h->dst_be;
-    h->dst_be = port_be;
 }
 
 /* Partial sum of a segment's header and of what goes before it into TCP's checksum. */

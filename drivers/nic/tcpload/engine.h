@@ -4,6 +4,7 @@
 #define CORELANE_DRIVERS_NIC_TCPLOAD_ENGINE_H
 
 #include "tcpload.h"
+#include "../headers.h"
 #include "../loadgen/arrivals.h"
 #include "../../random.h"
 
@@ -12,6 +13,7 @@
 
 #define ACK_MS 40 /* as Linux' delayed acknowledgement */
 #define RESEND_MS 200
+#define SYN_BYTES 20        /* options of a SYN */
 #define OPENING_MOST 256    /* connections that are being opened at one time */
 #define OWED_MOST 64        /* ARP answers and resets that wait to be sent; beyond, they are left out */
 #define ATTACKERS_FROM 256  /* addresses of attackers: so far behind the first own one */
@@ -20,12 +22,6 @@
 #define ATTACKERS_MOST 131072
 #define NONE UINT32_MAX
 #define NEVER UINT64_MAX
-
-#define FIN 0x01
-#define SYN 0x02
-#define RST 0x04
-#define PSH 0x08
-#define ACK 0x10
 
 enum state { CLOSED = 0, OPENING, OPEN, RESETTING };
 
@@ -86,19 +82,6 @@ struct owed {
     uint32_t own_ip_be, peer_ip_be;
     uint32_t flow, seq; /* of a reset */
 };
-
-struct head {
-    struct cl_eth eth;
-    struct cl_ipv4 ip;
-    uint16_t src_be, dst_be;
-    uint32_t seq_be, ack_be;
-    uint16_t offset_be; /* and flags */
-    uint16_t window_be, check, urgent_be;
-    uint8_t options[20];
-} CL_PACKED;
-#define PLAIN_BYTES 54 /* Ethernet, IPv4, TCP without options */
-#define TIMES_BYTES 12 /* options of a segment with timestamps */
-#define SYN_BYTES 20   /* options of a SYN */
 
 struct segment {
     const uint8_t *data;

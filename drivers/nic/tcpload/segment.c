@@ -4,8 +4,6 @@
 #include "../loadgen/arp.h"
 #include "../../../runtime/csum_copy.h"
 
-#define NOPS_TIMES 0x0101080au /* two fillers, kind and length of timestamps */
-
 static const uint32_t word_of_times = cl_be32(NOPS_TIMES);
 
 void cl_tcpload_prepare(struct cl_tcpload *load)
