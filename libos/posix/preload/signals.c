@@ -62,8 +62,8 @@ PUBLIC int sigaction(int number, const struct sigaction *action, struct sigactio
     return rc;
 }
 
-PUBLIC int __sigaction(int number, const struct sigaction *action, struct sigaction *old)
-    __THROW __attribute__((alias("sigaction")));
+PUBLIC int __sigaction(int number, const struct sigaction *action, struct sigaction *old) __THROW
+    __attribute__((alias("sigaction")));
 
 /* libc's handlers go on with a call as a rule; what was there before is the program's. */
 #define SIGNAL(name, flags)                                                                                            \
