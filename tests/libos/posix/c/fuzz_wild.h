@@ -63,7 +63,9 @@ static void take_wild(struct slot *l)
     struct sockaddr_in name;
     bool of_length = draw(2);
     void *p = wild_pointer(true);
-    if (!p) /* that is no wrong name */
+    int first = l->n ? l->queue[0] : -1;
+    bool written = first >= 0 ? slots[first].written : first < -1;
+    if (!p || written) /* that is no wrong name; of what may be under way still the end depends */
         return;
     int fd = accept(fd_of(l), of_length ? (struct sockaddr *)&name : p, of_length ? p : &len);
     note(l, "accept into no memory", fd);
