@@ -1,12 +1,13 @@
 /* Which flow a frame is of, and a hash of that which a peer cannot foresee.
  *
- * The hash is SipHash-1-3 (Aumasson and Bernstein, INDOCRYPT 2012) over 13 bytes: the two ends of the flow, the smaller
- * one first, and the protocol. A table's hash is never told to anybody, so its fewer rounds are enough, as in the
- * tables of Linux; what leaves in a packet (sequence numbers, cookies) is of SipHash-2-4. So both directions of a flow
- * have one hash. The key is the runtime's own and secret. Without it nobody can choose addresses and ports that meet in
- * one bucket of a table, or at one kthread, better than by chance; nor at one of several sockets that share a port
- * (ports.c). A NIC's RSS hash promises nothing of the kind: its key is known, or found out. So it decides only which
- * queue a frame comes by, and nothing here relies on that.
+ * The hash is SipHash-1-3 (Aumasson and Bernstein, INDOCRYPT 2012) over the two ends of the flow and the protocol. A
+ * table's hash is never told to anybody, so its fewer rounds are enough, as in the tables of Linux; what leaves in a
+ * packet (sequence numbers, cookies) is of SipHash-2-4. cl_flow_hash takes the smaller end first, so both directions of
+ * a flow have one hash. cl_flow_hash_in takes the peer's first: connections are only ever looked up by what comes in,
+ * and so it costs no comparison. The key is the runtime's own and secret. Without it nobody can choose addresses and
+ * ports that meet in one bucket of a table, or at one kthread, better than by chance; nor at one of several sockets
+ * that share a port (ports.c). A NIC's RSS hash promises nothing of the kind: its key is known, or found out. So it
+ * decides only which queue a frame comes by, and nothing here relies on that.
  *
  * Tests: tests/libos/net/test_flow_hash.py (against the definition, symmetry, spread, what the key changes). */
 #ifndef CORELANE_LIBOS_NET_FLOW_HASH_H
