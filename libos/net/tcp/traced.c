@@ -23,12 +23,10 @@ void cl_tcp_trace_stall(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c, e
 }
 
 void cl_tcp_note_turn(const struct cl_tcp_flow_turn *t, const struct cl_tcp_taken *in, uint64_t start, uint64_t rang,
-                      uint32_t n_tx, struct cl_running *running)
+                      uint32_t n_tx, uint16_t service, struct cl_running *running)
 {
-    const struct cl_tcp_listener *l = cl_tcp_listener_on(t->net, in->own_port_be);
     const struct cl_netq *q = t->q;
     struct cl_trace_open *open = &running->trace;
-    uint16_t service = l ? l->service : 0;
     bool sent = q->last_flush_tsc != rang;
     uint32_t flags =
         (sent || q->n_tx > n_tx ? CL_TRACE_ANSWERED : 0) | (in->since == in->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0);
