@@ -29,6 +29,8 @@ LATER_EPYC = (
     "2026-11-quiet-hours-again-epyc.md",
     "2026-11-evening-epyc.md",
     "2026-11-night-epyc.md",
+    "2026-11-ground-again-epyc.md",
+    "2026-11-midnight-epyc.md",
 )
 MOVES = "2026-11-full-run-epyc.md"  # of what taking a core costs
 ONE_LINK = {  # figure: what the note says of the same over one link
