@@ -37,7 +37,7 @@ def test_echo(serve: Serve, kind: str) -> None:
     for payload in (b"a", b"hello", bytes(range(256)) * 5, b""):
         if payload:
             assert served.ask(payload) == payload
-    assert served.runtime.stats().net["handled"] == 3
+    served.settled(lambda s: s.net["handled"] == 3)
 
 
 @pytest.mark.parametrize("kind", ["c", "burst", "numba", "python"])

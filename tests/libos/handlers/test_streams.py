@@ -152,7 +152,7 @@ def test_what_closes_and_what_resets(runtime: libos.Runtime, handler: libos.Stre
         assert is_reset(stream)
         counted()
     if handler.compiled:
-        assert runtime.stats().net["handler_faults"] == 1
+        runtime.wait_until(lambda s: s.net["handler_faults"] == 1)
     else:
         assert handler.counters == {"errors": 1}
 
