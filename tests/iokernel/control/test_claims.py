@@ -72,29 +72,21 @@ def claim() -> Iterator[Callable[..., OwnClaim]]:
         one.close()
 
 
-def test_the_second_names_the_first_and_what_to_change(socket_path: str) -> None:
+@pytest.mark.parametrize(
+    ("cpus", "what", "option"),
+    [("loop_cpus", f"polls on CPU {CPU}", "--cores"), ("worker_cpus", f"gives CPU {CPU} to applications", "")],
+)
+def test_the_second_names_the_first_and_what_to_change(socket_path: str, cpus: str, what: str, option: str) -> None:
     said: list[tuple[str, str]] = []
     with (
-        Iokernel(socket_path, loop_cpus=[CPU]),
-        Iokernel(socket_path + "2", loop_cpus=[CPU], tell=lambda *event: said.append(event)),
+        Iokernel(socket_path, **{cpus: [CPU]}),
+        Iokernel(socket_path + "2", **{cpus: [CPU]}, tell=lambda *event: said.append(event)),
     ):
         pass
     ((event, line),) = said
     assert event == "shared"
-    assert f"another iokernel, on {socket_path} (pid {os.getpid()}), polls on CPU {CPU}" in line
-    assert "--cores" in line
-
-
-def test_of_worker_cpus_the_second_says_so_too(socket_path: str) -> None:
-    said: list[tuple[str, str]] = []
-    with (
-        Iokernel(socket_path, worker_cpus=[CPU]),
-        Iokernel(socket_path + "2", worker_cpus=[CPU], tell=lambda *event: said.append(event)),
-    ):
-        pass
-    ((event, line),) = said
-    assert event == "shared"
-    assert f"another iokernel, on {socket_path} (pid {os.getpid()}), gives CPU {CPU} to applications" in line
+    assert f"another iokernel, on {socket_path} (pid {os.getpid()}), {what}" in line
+    assert option in line
 
 
 def test_one_that_has_stopped_is_not_in_the_way(socket_path: str, folder: Path) -> None:

@@ -244,6 +244,29 @@ static void values(void)
         }
 }
 
+/* A connection that is accepted into no memory is lost. Its peer, whose bytes have come, is told so by a reset. */
+static void lost(void)
+{
+    struct sockaddr_in at;
+    int l = listener(&at);
+    for (unsigned i = 1; i < WILD; i++)
+        for (unsigned bytes = 0; bytes <= BYTES; bytes += BYTES) {
+            socklen_t room = sizeof at;
+            int o = socket(AF_INET, SOCK_STREAM, 0);
+            say("connect", connect(o, (struct sockaddr *)&at, sizeof at));
+            if (bytes)
+                say("write", write(o, data, bytes));
+            wait_for(l, POLLIN);
+            poll(&(struct pollfd){.fd = o, .events = POLLIN}, 1, 20); /* they come meanwhile */
+            say_of(i, "accept", accept(l, (struct sockaddr *)wild[i], &room));
+            wait_for(o, POLLIN);
+            say("read", read(o, data, 10));
+            say("read again", read(o, data, 10));
+            say("write", send(o, data, 10, MSG_NOSIGNAL));
+            close(o);
+        }
+}
+
 /* Messages, vectors, offsets: what a call reads itself, or writes. */
 static void messages(void)
 {
@@ -459,9 +482,9 @@ static void faults(void)
     pthread_join(thread, NULL);
 }
 
-static const struct sequence sequences[] = {
-    {"streams", streams}, {"datagrams", datagrams}, {"values", values}, {"messages", messages},
-    {"waits", waits},     {"only_read", only_read}, {"faults", faults}, {NULL, NULL}};
+static const struct sequence sequences[] = {{"streams", streams},     {"datagrams", datagrams}, {"values", values},
+                                            {"messages", messages},   {"lost", lost},           {"waits", waits},
+                                            {"only_read", only_read}, {"faults", faults},       {NULL, NULL}};
 
 int main(int argc, char **argv)
 {
