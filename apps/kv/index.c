@@ -4,8 +4,7 @@
 uint64_t kv_slot_make(const struct kv_partition *p, const struct kv_item *it)
 {
     uint64_t place = (uint64_t)((const uint8_t *)it - p->log) / 8 + 1;
-    uint64_t lines = (kv_item_bytes(it) + 63) / 64 + 1; /* an item rarely starts at a line's start */
-    return cl_min(lines, 255ull) << 40 | place;
+    return cl_min(kv_item_bytes(it), (uint64_t)KV_SLOT_BYTES_MAX) / 8 << 40 | place;
 }
 
 static unsigned slots_of(const struct kv_bucket *b)
@@ -86,16 +85,38 @@ static void overflow_give(struct kv_partition *p, uint64_t number)
     p->overflow_used--;
 }
 
-/* Drop the least used item of a chain; what the log holds of it is dead. */
+/* How long ago a slot's item came to its place: positions grow from the log's tail on. */
+static uint64_t position_of(const struct kv_partition *p, uint64_t slot)
+{
+    uint64_t place = (uint64_t)((const uint8_t *)kv_slot_item(p, slot) - p->log), tail = p->tail % p->log_bytes;
+    return place < tail ? place + p->log_bytes - tail : place - tail;
+}
+
+/* Drop an item of a chain, as the log's tail would: the first whose count is used up, in the order in which they came,
+ * while those before it lose one each time they are passed. What the log holds of it is dead. */
 static void evict_from(struct kv_partition *p, struct kv_bucket *head)
 {
     struct kv_bucket *worst = NULL;
-    unsigned worst_slot = 0;
+    unsigned worst_slot = 0, rounds = 0;
+    uint64_t worst_position = 0;
     for (struct kv_bucket *b = head; b; b = next_of(p, b))
-        for (unsigned i = 0; i < slots_of(b); i++)
-            if (b->slot[i] && (!worst || get_refs(b, i) < get_refs(worst, worst_slot))) {
+        for (unsigned i = 0; i < slots_of(b); i++) {
+            if (!b->slot[i])
+                continue;
+            unsigned refs = get_refs(b, i);
+            uint64_t position = position_of(p, b->slot[i]);
+            if (!worst || refs < rounds || (refs == rounds && position < worst_position)) {
                 worst = b;
                 worst_slot = i;
+                rounds = refs;
+                worst_position = position;
+            }
+        }
+    for (struct kv_bucket *b = head; b; b = next_of(p, b))
+        for (unsigned i = 0; i < slots_of(b); i++)
+            if (b->slot[i]) {
+                unsigned passed = rounds + (position_of(p, b->slot[i]) < worst_position), use = get_use(b, i);
+                set_use(b, i, use - cl_min(passed, use & KV_REF_CAP));
             }
     kv_item_dead(p, kv_slot_item(p, worst->slot[worst_slot]));
     kv_index_remove(p, head, worst, worst_slot);

@@ -5,10 +5,12 @@
 #include "store.h"
 
 #define KV_SLOTS 7
-#define KV_REF_CAP 3u        /* a 2-bit reference count */
-#define KV_READ_TRIES 16     /* lock-free tries before a reader takes the lock */
-#define KV_HEADER_BYTES 32   /* of an item */
-#define KV_OVERHEAD_BYTES 48 /* what an item is charged against item_max_bytes beside key and value */
+#define KV_REF_CAP 3u                /* a 2-bit reference count */
+#define KV_READ_TRIES 16             /* lock-free tries before a reader takes the lock */
+#define KV_HEADER_BYTES 32           /* of an item */
+#define KV_SLOT_BYTES_MAX (255u * 8) /* of an item, that its slot tells */
+#define KV_PREFETCH_BYTES 384u       /* of an item, that are sent for at once */
+#define KV_OVERHEAD_BYTES 48         /* what an item is charged against item_max_bytes beside key and value */
 
 enum kv_state { KV_LIVE = 1, KV_DEAD = 2, KV_PAD = 3 };
 
@@ -53,8 +55,8 @@ static inline uint32_t kv_age_s(uint64_t lengths, uint32_t now_s)
 
 /* Writer of version and slots: the lock holder. `refs` and `hits` are written by readers too, without the lock: a lost
  * update costs a reference count or a mark, nothing else. When `chained` is set, the last slot is the number of the
- * next bucket. A slot: tag (top 16 bits), lines of the item (8 bits, at most 255), its place in the log / 8 + 1 (40
- * bits); 0: empty. */
+ * next bucket. A slot: tag (top 16 bits), bytes of the item / 8 (8 bits, at most 255), its place in the log / 8 + 1
+ * (40 bits); 0: empty. */
 struct kv_bucket {
     /* Of a chain's first bucket: odd while a writer is inside; counts for the whole chain. Of an overflow bucket: the
      * next one in the free list; read and written by the lock holder alone, so no reader takes a link for a slot. */
@@ -156,6 +158,12 @@ static inline struct kv_bucket *kv_bucket_of(const struct kv_partition *p, uint6
 static inline uint64_t kv_tag(uint64_t hash)
 {
     return hash >> 32 << 48; /* bits 32..47: neither the bucket's bits (below 2^32 buckets) nor the partition's */
+}
+
+/* Bytes of a slot's item, of a large one KV_SLOT_BYTES_MAX. */
+static inline unsigned kv_slot_bytes(uint64_t slot)
+{
+    return (unsigned)(slot >> 40 & 0xff) * 8;
 }
 
 /* The item that a slot points at. NULL: the word is no slot; a lock-free reader may meet one in a chain that
@@ -347,8 +355,8 @@ static inline void kv_prefetch_bucket(const struct cl_kv *s, uint64_t hash)
     __builtin_prefetch(kv_bucket_of(kv_partition_of(s, hash), hash), 0, 3);
 }
 
-/* Second stage, when the bucket has come: fetch the lines of the item that it seems to name. Returns about the item's
- * bytes; 0: none was found, or it lies in a chain. */
+/* Second stage, when the bucket has come: fetch the lines of the item that it seems to name, and no other. Returns the
+ * item's bytes, of a large one KV_SLOT_BYTES_MAX; 0: none was found, or it lies in a chain. */
 static inline unsigned kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
 {
     const struct kv_partition *p = kv_partition_of(s, hash);
@@ -358,11 +366,12 @@ static inline unsigned kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
         uint64_t slot = cl_load_relaxed(&b->slot[i]);
         if ((slot ^ tag) >> 48 || !slot)
             continue;
-        const char *line = (const char *)kv_slot_item(p, slot);
-        unsigned lines = line ? (slot >> 40) & 0xff : 0;
-        for (unsigned k = 0; k < cl_min(lines, 6u); k++)
-            __builtin_prefetch(line + 64 * k, 0, 3);
-        return 64 * lines;
+        const char *item = (const char *)kv_slot_item(p, slot);
+        unsigned bytes = item ? kv_slot_bytes(slot) : 0;
+        const char *end = item + cl_min(bytes, KV_PREFETCH_BYTES);
+        for (const char *line = item - (uintptr_t)item % CL_CACHELINE; line < end; line += CL_CACHELINE)
+            __builtin_prefetch(line, 0, 3);
+        return bytes;
     }
     if (cl_load_relaxed(&b->chained)) {
         uint64_t next = cl_load_relaxed(&b->slot[KV_SLOTS - 1]);

@@ -3,7 +3,7 @@
  * Memory is taken once, when the store is made, and divided among `partitions` (chosen by the top bits of a key's
  * hash). A partition has an index of cache-line buckets and a circular log of items:
  *
- *   index  Bucket = 64 bytes: a sequence number, 2-bit reference counts, and 7 slots {16-bit tag, item's place, lines}.
+ *   index  Bucket = 64 bytes: a sequence number, 2-bit reference counts, and 7 slots {16-bit tag, item's size, place}.
  *          A bucket that runs over is continued in an overflow bucket from a bounded pool.
  *   log    Items are appended at the head and leave at the tail, so allocation is a pointer bump and there is no
  *          fragmentation by size class. An item at the tail that was asked for since its last turn is moved to the head
@@ -43,7 +43,7 @@
 struct cl_kv_config {
     uint64_t memory_bytes;   /* all of it: index, log and bookkeeping; at least 1 MiB */
     uint64_t item_max_bytes; /* key + value + 48 at most; 0: 1 MiB, or a quarter of a partition's log if that is less */
-    uint64_t index_bytes;    /* 0: up to an eighth of memory_bytes */
+    uint64_t index_bytes;    /* 0: up to a sixth of memory_bytes */
     uint32_t partitions;     /* power of two; 0: 1 */
     uint32_t threads;        /* cl_kv_thread contexts; 0: 1 */
     uint32_t huge_pages;     /* 0: ordinary pages, 1: ask for transparent ones, 2: hugetlb, refused if there are none */

@@ -99,12 +99,14 @@ static inline void look_at(const struct cl_kv *store, const struct cl_udp_req *r
 }
 
 /* Second stage for one request: send for its item, and for the reply's lines, which whoever sends it on has read last.
- * An answer is about as long as its item. */
+ * An answer is about as long as its item: no line more, which would come from there and back for nothing. */
 static inline void look_further(const struct cl_kv *store, const struct cl_udp_req *req, const struct look *l)
 {
     unsigned bytes = kv_prefetch_item(store, l->key.hash);
-    if (l->fast)
-        cl_prefetch_span_write(req->reply, (uint32_t)cl_min(req->room, (int64_t)bytes + 1));
+    if (l->fast) {
+        uint32_t into = (uint32_t)((uintptr_t)req->reply % CL_CACHELINE);
+        cl_prefetch_span_write(req->reply - into, into + (uint32_t)cl_min(req->room, (int64_t)bytes));
+    }
 }
 
 /* Answer a GET of one key into req->reply. False: the long way has to do it. */

@@ -108,7 +108,7 @@ static uint64_t execute(struct kv_conn *c, struct kv_side *side, const uint8_t *
     }
     uint64_t done = 0, n;
     bool spills = false;
-    int rc;
+    int rc = 0;
     do {
         struct cl_kv_out out = {side->scratch, 0, CL_KV_ANSWER_ROOM, NULL, 0};
         if (spills)

@@ -119,6 +119,21 @@ def test_index_runs_out_before_the_log() -> None:
         assert store.get(number(4999)) is not None
 
 
+def test_a_full_index_drops_what_came_first() -> None:
+    """But not what is asked for, and that no longer than it is."""
+    with Store(2 << 20, index_bytes=4096, seed=5, huge_pages=0) as store:
+        asked = [number(i) for i in range(10)]
+        for i in range(2000):
+            assert store.store(number(i), b"v") == "ok"
+            if i % 8 == 0 or i < len(asked):
+                assert all(store.get(key) is not None for key in asked[: i + 1]), i
+        for i in range(2000, 4000):
+            assert store.store(number(i), b"v") == "ok"
+        newest = balanced(store)["items"] // 4
+        assert all(store.get(number(i)) is not None for i in range(4000 - newest, 4000))
+        assert not any(store.get(key) for key in asked)
+
+
 def test_items_of_all_sizes() -> None:
     """Sizes from nothing to the largest, with deletes: pads, wraps and compaction keep the accounts right."""
     with Store(2 << 20, seed=5, huge_pages=0) as store:

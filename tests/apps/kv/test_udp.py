@@ -6,6 +6,7 @@ import random
 import socket
 from collections.abc import Iterator
 
+import kvbinary as kb
 import pytest
 from kvclient import HEADER, UdpClient, settled
 
@@ -162,20 +163,31 @@ def test_truncated_at_every_byte(served: Served, text: bytes) -> None:
 
 
 def test_mutated_requests(served: Served, seed: int) -> None:
-    """Whatever a datagram says, the server goes on, its counts balance and the store stays consistent."""
+    """Whatever a datagram says, in either protocol, the server goes on, another client is answered all the while, the
+    counts balance and the store stays consistent."""
     store, server, client = served
     draw = random.Random(seed)
     good = [b"get a\r\n", b"set a 1 0 5\r\nhello\r\n", b"gets a b c\r\n", b"cas a 0 0 1 7\r\nx\r\n", b"decr a 10\r\n"]
-    for _ in range(2000):
-        text = bytearray(HEADER.pack(draw.randrange(65536), 0, 1, 0) + draw.choice(good) * draw.choice([1, 1, 2, 40]))
-        for _ in range(draw.randrange(5)):
-            at = draw.randrange(len(text))
-            text[at : at + draw.randrange(3)] = draw.randbytes(draw.randrange(3))
-            text = text or bytearray(b"x")
-        client.send(bytes(text))
+    good += [kb.request(kb.GET, b"a"), kb.request(kb.SET, b"a", bytes(5), bytes(8))]
+    with UdpClient(server.port) as other:
+        assert other.ask(b"set mine 0 0 4\r\nkept\r\n") == [b"STORED\r\n"]
+        for n in range(2000):
+            client.send(mutated(draw, good))
+            if n % 100 == 0:
+                assert other.ask(b"get mine\r\n") == [b"VALUE mine 0 4\r\nkept\r\nEND\r\n"]
     assert client.ask(b"set last 0 0 2\r\nok\r\n") == [b"STORED\r\n"]
     settled(server.stats)
     store.check()
+
+
+def mutated(draw: random.Random, good: list[bytes]) -> bytes:
+    """A datagram of one of the requests, or of many of it, with some bytes changed, added or left out."""
+    text = bytearray(HEADER.pack(draw.randrange(65536), 0, 1, 0) + draw.choice(good) * draw.choice([1, 1, 2, 40]))
+    for _ in range(draw.randrange(5)):
+        at = draw.randrange(len(text))
+        text[at : at + draw.randrange(3)] = draw.randbytes(draw.randrange(3))
+        text = text or bytearray(b"x")
+    return bytes(text)
 
 
 def test_same_datagrams_as_memcached(oracle: Memcached, store: Store) -> None:

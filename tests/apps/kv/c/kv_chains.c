@@ -136,6 +136,24 @@ static void reader_takes_the_lock(struct cl_kv_thread *writer, struct cl_kv_thre
     pthread_join(thread, NULL);
 }
 
+/* A look ahead sends for the bytes that an item has, whatever its size. */
+static void looks_ahead_at_items(struct cl_kv_thread *t)
+{
+    static const uint32_t sizes[] = {0, 1, 8, 63, 64, 65, 300, 1300, 4000};
+    static const uint8_t value[4000];
+    struct cl_kv_key key = key_of(0);
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        uint32_t bytes = KV_HEADER_BYTES + (key.len + 7) / 8 * 8 + (sizes[i] + 7) / 8 * 8;
+        cl_kv_delete_key(t, &key);
+        if (cl_kv_store(t, &key, CL_KV_SET, 0, 0, value, sizes[i], 0) ||
+            kv_prefetch_item(store, key.hash) != cl_min(bytes, KV_SLOT_BYTES_MAX))
+            fail("a look ahead does not know how large an item is");
+    }
+    cl_kv_delete_key(t, &key);
+    if (kv_prefetch_item(store, key.hash))
+        fail("a look ahead sees an item that is not there");
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4)
@@ -163,6 +181,7 @@ int main(int argc, char **argv)
     if (store->partitions[0].overflow_fresh < 2)
         fail("no chain was as long as it should have been");
     reader_takes_the_lock(cl_kv_thread(store, 0), cl_kv_thread(store, 1));
+    looks_ahead_at_items(cl_kv_thread(store, 0));
     if (cl_kv_check(store, err))
         fail(err);
     struct cl_kv_counters counters;

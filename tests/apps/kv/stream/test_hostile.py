@@ -3,7 +3,6 @@ client is served all the time. Who does not read, and who comes without end: tes
 
 from __future__ import annotations
 
-import random
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +33,7 @@ def beside(**options: Any) -> Iterator[tuple[KvServer, hp.Other]]:
         print(other.shown())
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=15)
 def test_syn_flood(seed: int) -> None:
     """No more than the backlog is kept of it, and who means to connect does."""
     count = soak.examples(2000, 500_000)
@@ -158,21 +157,14 @@ def test_lengths_that_cannot_be(line: bytes, answer: bytes) -> None:
 @pytest.mark.soak(short=True, takes_s=30)
 def test_garbage(seed: int) -> None:
     """Bytes of all kinds, to both protocols: an answer or an end, nothing kept, and the other's value untouched."""
-    draw = random.Random(seed)
     words = [b"get ", b"set a 0 0 ", b"mg ", b"ms ", b"\r\n", b"\x80", b" ", b"-1", b"9" * 20, b"noreply", b"\0"]
     with beside() as (server, other):
-        for _ in range(soak.examples(100, 5000)):
-            with server.client() as client:
-                if draw.random() < 0.5:
-                    client.send(draw.choice([b"", b"\x80"]) + draw.randbytes(draw.randrange(1, 3000)))
-                else:
-                    client.send(b"".join(draw.choices(words, k=draw.randrange(1, 60))))
-                other()
+        hp.garbage(server.connect, words, soak.examples(100, 5000), other, seed)
         server.wait_for("conn_connections", 1)
         assert server.stat("conn_held_bytes") == 0
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=10)
 def test_connections_that_come_and_go(seed: int) -> None:
     beginnings = [b"", b"mn\r\n", HALF[:1000], b"set a 0 0 9000000\r\n", b"\x80", b"get " + b"k" * 1000]
     count = soak.examples(500, 10_000)
