@@ -173,7 +173,8 @@ CL_API uint64_t cl_log_next_ns(const struct cl_log *log);
 
 #define CL_LOG_PENDING 1
 
-/* Something asked of the log: the caller's memory until `done` is called. */
+/* Something asked of the log: the caller's memory until `done` is called. What the caller does not set is zero, also
+ * where only an answer is wanted: struct cl_log_op op = {0}. */
 struct cl_log_op {
     const void *data; /* copied by the submit: free to go when it returns */
     uint32_t bytes;

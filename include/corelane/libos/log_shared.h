@@ -15,6 +15,9 @@
  * Who finds all buffers full waits for room. When some get free, as many come back as these have room for, the first
  * that came first. So a log with far more writers than buffers wakes each of them about once a record.
  *
+ * Trace. An append is a message of service "log N": from its call until who waits for it runs again, or if nobody does,
+ * until it is durable. What a request waits for in it is that request's, too.
+ *
  * What nobody waits for, such as the superblock that confirms the last appends (libos/storage/log/confirm.c), a timer
  * pumps.
  *
@@ -53,6 +56,8 @@ struct cl_log_shared {
     bool pump_gathers; /* the pump that runs leaves what is not sent to those that it brings back */
     bool looks_again;  /* kthread `looker` has been told to poll once more */
     uint32_t looker;
+    uint32_t service; /* of its appends in the trace; 0: there was no room, or no trace */
+    uint64_t done_at; /* during a pump: a stamp of when it brought the first answer; 0: it has not been asked for */
     struct cl_completions completions;
 };
 
@@ -62,6 +67,8 @@ struct cl_log_future {
     struct cl_log_shared *shared;
     struct cl_uthread *t; /* who sleeps, NULL: nobody */
     uint32_t kthread;     /* where it went to sleep */
+    uint64_t begun;       /* a stamp of its call; 0: it is not traced */
+    uint64_t done_at;     /* of one that is: it was done, and who sleeps made ready */
     struct cl_log_future *next;
 };
 

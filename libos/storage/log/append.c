@@ -15,9 +15,12 @@
 #define RESERVE_FLUSHES 3
 #define META_PART 4 /* with less of the ring free than one part in so many, meta blobs go into the superblocks */
 
-/* A flush that holds less than one part in so many of what one in flight has in the mean waits for more, or for the
- * next completion: flushes in flight are spread over a write's time then, and what comes has to wait for a part of it
- * only. Right behind another one a small one gains little, and those who wait for the large one come back together. */
+/* A flush waits for more, or for the next completion, that holds less than one part in so many of what one in flight
+ * has in the mean: right behind another one a small one gains little, and those who wait for the large one come back
+ * together. It waits, too, with less than its part of what is in flight, which is one in as many as the device does at
+ * once: flushes are spread evenly over a write's time then, and what comes has to wait for such a part of it only.
+ * Sent as soon as they may, all go within a part of that time, and what comes in the rest waits for the first to be
+ * done. */
 #define FEW 2
 
 static void begin_flush(struct cl_log *log)
@@ -334,6 +337,13 @@ static void send(struct cl_log *log, struct cl_log_flush *f)
     log->sent_lsn = f->lsn;
 }
 
+/* Whether a flush of so many records should rather wait for more, or for the next completion. */
+static bool is_small(const struct cl_log *log, uint64_t records)
+{
+    uint64_t in_flight = log->flight_records;
+    return records * FEW * log->flights < in_flight || records * log->width.now < in_flight;
+}
+
 /* Whether the flush being filled should go though it is not full. */
 static bool ripe(const struct cl_log *log, const struct cl_log_flush *f)
 {
@@ -343,7 +353,7 @@ static bool ripe(const struct cl_log *log, const struct cl_log_flush *f)
     if (log->closing || log->super.meta_op)
         return true;
     if (cl_log_adapts(log))
-        return !log->gathers && !(log->merges && (uint64_t)f->records * FEW * log->flights < log->flight_records);
+        return !log->gathers && !(log->merges && is_small(log, f->records));
     return (c->fixed_records && f->records >= c->fixed_records) || cl_log_now_ns(log) - f->first_ns >= c->fixed_wait_ns;
 }
 

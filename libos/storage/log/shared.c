@@ -22,11 +22,38 @@ static void rouse(struct cl_log_shared *s, struct cl_log_future *f)
     __atomic_fetch_add(&s->roused, 1, __ATOMIC_RELAXED);
 }
 
+/* Into the trace of this kthread: an append that is told now. */
+static void trace(struct cl_tracer *t, struct cl_log_future *f, uint64_t now)
+{
+    struct cl_trace_call c = {.begin = f->begun,
+                              .service = (uint16_t)f->shared->service,
+                              .what = CL_TRACE_WAITS_LOG,
+                              .failed = f->op.result != 0,
+                              .ready = f->done_at,
+                              .parts = f->op.stamps};
+    f->begun = 0;
+    if (cl_tracer_called(t, &c, now))
+        cl_tracer_put_call(t, &c, NULL, now);
+}
+
+/* One stamp for all that a pump brings. */
+static uint64_t done_at(struct cl_log_shared *s)
+{
+    if (!s->done_at)
+        s->done_at = cl_clock_stamp(s->sched->clock);
+    return s->done_at;
+}
+
 static void done(struct cl_log_op *op)
 {
     struct cl_log_future *f = cl_container_of(op, struct cl_log_future, op);
+    const struct cl_kthread *k = cl_kthread_self(); /* NULL: its opener pumps, when the scheduler has stopped */
+    if (f->begun)
+        f->done_at = done_at(f->shared);
     if (f->t)
         rouse(f->shared, f);
+    else if (f->begun && k && k->trace)
+        trace(k->trace, f, f->done_at);
 }
 
 /* The log has got on: bring back as many as there is room for, in the order in which they came. If nobody is on the way
@@ -79,6 +106,7 @@ static unsigned pump(struct cl_log_shared *s, bool gather)
         return 0;
     }
     log->gathers = false;
+    s->done_at = 0;
     s->pump_gathers = gather;
     unsigned n = cl_log_pump(log);
     if (n)
@@ -182,7 +210,8 @@ static int shared_fd(void *arg, unsigned k)
 
 int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sched *sched, char err[256])
 {
-    *shared = (struct cl_log_shared){.log = log, .sched = sched};
+    *shared = (struct cl_log_shared){
+        .log = log, .sched = sched, .service = cl_trace_service_next(sched->trace, CL_TRACE_LOG)};
     log->merges = true;
     log->clock = sched->clock;
     cl_timer_init(&shared->timer, on_timer, shared);
@@ -249,6 +278,8 @@ static int ask_log(struct cl_log_shared *s, struct cl_log_future *f,
 
 int cl_log_begin(struct cl_log_shared *shared, struct cl_log_future *f)
 {
+    const struct cl_kthread *k = cl_kthread_self();
+    f->begun = k && k->trace ? cl_tracer_begins(k->trace) : 0;
     return ask_log(shared, f, cl_log_append);
 }
 
@@ -282,10 +313,14 @@ int cl_log_future_wait(struct cl_log_future *f)
         release(s);
         cl_spin_lock(&s->lock);
     }
-    if (f->op.result == CL_LOG_PENDING)
-        sleep_on(s, f);
-    else
+    if (f->op.result != CL_LOG_PENDING) {
         cl_spin_unlock(&s->lock);
+        return f->op.result;
+    }
+    sleep_on(s, f);
+    struct cl_tracer *t = cl_kthread_self()->trace; /* not the one that it left, perhaps */
+    if (f->begun)
+        trace(t, f, cl_tracer_stamp(t));
     return f->op.result;
 }
 

@@ -33,12 +33,13 @@
 #define FORGET_PART 256 /* with each one alone it is forgotten by so much what being beside others costs */
 #define LEAST_GAIN 16   /* a gain of less than a lone one's time over this is none: who was parted stays so */
 #define LONE_LEAST_NS 1000
-#define SMALL_BYTES 65536 /* up to here disks take about as long as for a block */
-#define LONE_EACH 512     /* flushes, and then one goes alone */
-#define LONE_FIRST 4      /* that are alone before anything is judged by them */
-#define LONE_LATE 32      /* flushes, and then one goes alone, where not so many did yet */
-#define PATIENCE 128
-#define MOST_PATIENCE 32768
+#define SMALL_BYTES 65536   /* up to here disks take about as long as for a block */
+#define LONE_EACH 512       /* flushes for each that may be in flight, and then one goes alone */
+#define LONE_FIRST 4        /* that are alone before anything is judged by them */
+#define LONE_LATE 32        /* flushes, and then one goes alone, where not so many did yet */
+#define PATIENCE 128        /* flushes for each that may be in flight, and then it is tried wider */
+#define MOST_PATIENCE 32768 /* flushes */
+#define LESS_OFTEN 4        /* each time that this was in vain */
 
 void cl_log_width_init(struct cl_log_width *w, uint32_t most, uint32_t first)
 {
@@ -47,7 +48,7 @@ void cl_log_width_init(struct cl_log_width *w, uint32_t most, uint32_t first)
 
 uint32_t cl_log_width_limit(const struct cl_log_width *w)
 {
-    return w->learns || w->since_lone >= LONE_EACH ? 1 : w->now;
+    return w->learns || w->since_lone >= LONE_EACH * w->now ? 1 : w->now;
 }
 
 bool cl_log_width_parts(const struct cl_log_width *w)
@@ -94,7 +95,7 @@ void cl_log_width_sent(struct cl_log_width *w, struct cl_log_flown *f, struct cl
     w->since_lone++;
     bool other_known = w->lone[bytes <= SMALL_BYTES].seen == LONE_FIRST;
     w->learns = !known && w->now > 1 && (other_known || w->since_lone >= LONE_LATE);
-    if (!w->tries && known && w->now < w->most && ++w->narrow >= w->patience)
+    if (!w->tries && known && w->now < w->most && ++w->narrow >= cl_min(w->patience * w->now, (uint32_t)MOST_PATIENCE))
         try_wider(w);
     *f = (struct cl_log_flown){.sent_ns = now_ns, .bytes = bytes, .round = w->round, .beside = others > 0};
     if (others)
@@ -144,7 +145,7 @@ static void vote(struct cl_log_width *w, bool slow)
         change(w, w->now, false);
         try_wider(w);
     } else if (w->tries && w->votes >= TRIAL_BAD) {
-        w->patience = cl_min(2 * w->patience, MOST_PATIENCE);
+        w->patience = cl_min(LESS_OFTEN * w->patience, (uint32_t)MOST_PATIENCE);
         change(w, half(w), false);
     } else if (!w->tries) {
         w->votes = cl_max(w->votes, 0);

@@ -125,9 +125,14 @@ LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots"
 REPACKED = ("garbage", "churn", "read_on", "version", "given_up", "hurried")
 
 
-@pytest.mark.parametrize("limit", [*LIMITS, *REPACKED])
+@pytest.mark.parametrize("limit", LIMITS)
 def test_at_its_limits(c_program: Program, seed: int, limit: str) -> None:
     assert c_program(f"{C}/limits.c", one_thread=True)(seed, limit).endswith("ok\n")
+
+
+@pytest.mark.parametrize("what", REPACKED)
+def test_re_packed(c_program: Program, seed: int, what: str) -> None:
+    assert c_program(f"{C}/repacked.c", one_thread=True)(seed, what).endswith("ok\n")
 
 
 @pytest.mark.parametrize("state", ["forged", "cut", "zeros", "grown", "read", "stale", "version"])

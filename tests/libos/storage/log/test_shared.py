@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,10 @@ from corelane.libos.numba import calls
 from corelane.libos.numba.atomics import atomic_add
 from corelane.libos.storage.log.log import Log, format_area
 from corelane.libos.storage.log.shared import SharedLog
+from corelane.libos.trace.pieces import joined
+from corelane.libos.trace.stages import table
 from corelane.runtime.errors import CorelaneError
+from corelane.runtime.trace import Segment
 
 Serve = Callable[..., Any]
 MIB = 1 << 20
@@ -82,6 +86,24 @@ def test_what_is_answered_is_in_the_log(serve: Serve, tmp_path: Path, kthreads: 
     with Log.open(tmp_path / "log") as log:
         assert log.report.tail == "clean"
         assert [(r.index, r.data) for r in log.records()] == sorted(acknowledged)
+
+
+def test_each_append_is_a_message_of_the_trace(serve: Serve, log: Log) -> None:
+    served = serve(journal, before=share(log), trace="full")
+    with Segment.of_process(os.getpid()) as segment:
+        assert [index for index, _ in answers(served, b"a", b"b", b"c")] == [1, 2, 3]
+        parts: list[Any] = []
+        appends = segment.services().index("log 1")
+
+        def whole() -> bool:
+            parts.append(segment.read())
+            return int((joined(parts).messages["service"] == appends).sum()) == 3
+
+        wait_until(whole, 60, "three messages of the log")
+        one = table(joined(parts), segment.services(), segment.hz).of_service(appends)
+    assert (one.messages["end"] == one.messages["blocked"] + one.messages["ready"]).all()
+    assert (one.stages["handler", "wait: log", "written"] > 0).all()
+    served.runtime.stop()
 
 
 def test_of_a_disk_that_fails_nothing_is_acknowledged(serve: Serve) -> None:

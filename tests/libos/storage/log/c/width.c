@@ -115,6 +115,7 @@ static void serial(void)
     up(1, MOST, MOST);
     run(2000);
     CHECK(w.width.now <= 2, "%u fly", w.width.now);
+    CHECK(w.trials <= 2, "%u trials at first", w.trials);
     run(100000);
     forget();
     run(200000);
