@@ -26,7 +26,7 @@ static void open_now(void *arg)
 /* It is being opened: how far that is. 0: it is open, as is said once. */
 static int progress(struct cl_posix_socket *s)
 {
-    int rc = cl_stream_error(s->stream);
+    int rc = cl_posix_socket_error(s);
     if (rc == -EINPROGRESS)
         return rc;
     if (rc == 0)
@@ -56,6 +56,7 @@ static int give_up(struct cl_posix_socket *s, int rc)
     if (cl_posix_socket_shut(s))
         return rc; /* no memory: it stays what it is */
     cl_store_relaxed(&s->error_taken, 0);
+    cl_store_relaxed(&s->stuck, 0);
     cl_store_relaxed(&s->shut_early, 0);
     if (!s->placed)
         cl_store_relaxed(&s->own.ipv4, INADDR_ANY); /* who binds another one reads it (bind.c), as what follows */
@@ -91,7 +92,10 @@ static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
         if (s->found)
             s->own.port = own.port;
     }
+    cl_store_relaxed(&s->within, cl_posix_is_own(to->ipv4));
+    cl_store_relaxed(&s->stuck, 0); /* a shutdown may have been about the connection before */
     cl_posix_socket_has(s, o.stream, CL_POSIX_OPENS);
+    cl_posix_socket_sent(s);
     return -EINPROGRESS;
 }
 
@@ -99,7 +103,9 @@ static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
 static int left_by(const struct cl_posix_socket *s)
 {
     struct cl_tcp_info info;
-    int error = -cl_stream_error(s->stream);
+    int error = -cl_posix_socket_error(s);
+    if (error == ENOTCONN) /* another thread gives it up, and has said what is told */
+        return (int)cl_load_relaxed(&s->left_error);
     if (error)
         return error == EINPROGRESS ? ECONNRESET : cl_load_relaxed(&s->error_taken) ? 0 : error;
     if (cl_posix_socket_info(s, &info))
@@ -147,6 +153,8 @@ static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     case CL_POSIX_CONNECTED:
         return -EISCONN;
     case CL_POSIX_OPENS:
+        if (cl_load_relaxed(&s->stuck))
+            return -EINVAL;
         rc = progress(s);
         if (rc != -EINPROGRESS)
             return rc ? give_up(s, rc) : 0;
@@ -201,8 +209,6 @@ int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
     } else if (rc == 0) {
         cl_posix_mark(fd, true);
         rc = connect_ours(s, &to);
-        if ((rc == 0 || rc == -EINPROGRESS) && (to.ipv4 == cl_posix_address() || cl_posix_loops(to.ipv4)))
-            cl_posix_deliver(); /* so connections are accepted in the order in which they were opened */
     }
     cl_posix_socket_put(s);
     return rc;
@@ -232,37 +238,57 @@ static int shut_early(struct cl_posix_socket *s, int how)
 }
 
 /* Reading that is shut is over when nothing is left to be read: no matter of the stream (net/ipv4/tcp.c:
- * tcp_recvmsg). */
-static int shut_reading(struct cl_posix_socket *s)
+ * tcp_recvmsg), while writing is not shut. */
+static void shut_reading(struct cl_posix_socket *s)
 {
     __atomic_fetch_or(&s->shut_early, CL_STREAM_READ, __ATOMIC_RELAXED);
     cl_posix_told(s);
-    return 0;
 }
 
-static int shut_writing(struct cl_posix_socket *s)
+/* With both sides: what comes resets the connection (net/ipv4/tcp_input.c: tcp_rcv_state_process). */
+static int shut_stream(struct cl_posix_socket *s)
 {
-    struct shutting sh = {s->stream, CL_STREAM_WRITE, 0};
+    bool both = cl_load_relaxed(&s->shut_early) & CL_STREAM_READ;
+    struct shutting sh = {cl_load_acquire(&s->stream), both ? CL_STREAM_RESET : CL_STREAM_WRITE, 0};
     int rc;
+    if (!sh.stream) /* another thread has given it up */
+        return -ENOTCONN;
     /* Somebody works on it: finish that. */
     while ((rc = cl_posix_run(shut_now, &sh)) == 0 && sh.rc == -EDEADLK)
         cl_posix_turn_all();
     rc = rc ? rc : sh.rc;
-    if (rc == 0)
-        __atomic_fetch_or(&s->sides_shut, (uint32_t)sh.sides, __ATOMIC_RELAXED);
+    if (rc == 0) {
+        __atomic_fetch_or(&s->sides_shut, CL_STREAM_WRITE, __ATOMIC_RELAXED);
+        cl_posix_told(s); /* the stream has not known of it */
+        cl_posix_socket_sent(s);
+    }
     return rc;
 }
 
 static int shut_connection(struct cl_posix_socket *s, int how)
 {
-    int sides = sides_of(how), rc = 0;
-    if (cl_posix_socket_is_over(s))
+    uint32_t sides = (uint32_t)sides_of(how);
+    bool opens = cl_load_acquire(&s->state) == CL_POSIX_OPENS;
+    if (cl_posix_socket_is_over(s)) {
+        if (opens)
+            cl_store_relaxed(&s->stuck, 1);
+        cl_posix_told(s); /* who waits is woken all the same */
         return -ENOTCONN;
-    if (cl_stream_error(s->stream) == -EINPROGRESS)
+    }
+    int error = cl_posix_socket_error(s);
+    if (error == -ENOTCONN) /* another thread has given it up */
+        return error;
+    if (error == -EINPROGRESS)
         return dissolve(s); /* net/ipv4/af_inet.c: inet_shutdown */
-    if (sides & CL_STREAM_WRITE)
-        rc = shut_writing(s);
-    return rc == 0 && sides & CL_STREAM_READ ? shut_reading(s) : rc;
+    /* The same: that it is open is not told by a connect any more. Unless one has given it up meanwhile. */
+    uint32_t was = CL_POSIX_OPENS;
+    if (opens &&
+        !__atomic_compare_exchange_n(&s->state, &was, CL_POSIX_CONNECTED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
+        was != CL_POSIX_CONNECTED)
+        return -ENOTCONN;
+    if (sides & CL_STREAM_READ)
+        shut_reading(s);
+    return (sides | cl_load_relaxed(&s->sides_shut)) & CL_STREAM_WRITE ? shut_stream(s) : 0;
 }
 
 int cl_posix_shutdown(int fd, int how)
@@ -294,9 +320,11 @@ int cl_posix_name(int fd, struct sockaddr *addr, socklen_t *len, bool peer)
     if (peer && s->datagram) {
         rc = cl_posix_datagram_peer(s, &a);
     } else if (peer) {
+        struct cl_stream *stream = cl_load_acquire(&s->stream); /* NULL: another thread has given it up */
         uint32_t ready = cl_posix_socket_ready(s);
-        bool open = state == CL_POSIX_CONNECTED || (state == CL_POSIX_OPENS && cl_stream_error(s->stream) == 0);
-        if (!open || ready & CL_POLL_ERROR || cl_posix_socket_is_over(s) || cl_stream_ends(s->stream, NULL, &other))
+        bool open = state == CL_POSIX_CONNECTED || (state == CL_POSIX_OPENS && cl_posix_socket_error(s) == 0);
+        if (!open || !stream || ready & CL_POLL_ERROR || cl_posix_socket_is_over(s) ||
+            cl_stream_ends(stream, NULL, &other))
             rc = -ENOTCONN;
         else
             a = other;

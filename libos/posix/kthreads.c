@@ -36,6 +36,7 @@
 #define CAUTION_MOST 127
 #define GOOD_WAITS 16     /* after so many in which all that was gathered left in time, less caution */
 #define TURNS_MOST 256    /* of a kthread that was borrowed, at one time */
+#define ROUNDS 3          /* of all kthreads: a segment comes, what answers it, and what answers that */
 #define CALLED UINT32_MAX /* the caretaker's own eventfd, among the kthreads */
 
 _Static_assert(CL_POSIX_KTHREADS >= CL_SCHED_MAX_KTHREADS, "each has its counts");
@@ -222,6 +223,11 @@ static bool gathers(const void *to)
     return more;
 }
 
+bool cl_posix_gathers(void)
+{
+    return is_mine() && mine.answers;
+}
+
 bool cl_posix_keeps(void)
 {
     return managed || is_mine();
@@ -295,15 +301,12 @@ void cl_posix_turn_all(void)
     sched_yield(); /* whoever is inside of one may need the core to leave it */
 }
 
-bool cl_posix_overtakes(void)
-{
-    return n_kthreads > 1 && !managed;
-}
-
 void cl_posix_deliver(void)
 {
-    for (unsigned i = 0; i < 2 && cl_posix_overtakes(); i++) /* twice: what answers it comes, too */
-        cl_posix_turn_all();
+    unsigned tries = 0; /* of all: a yield may take as long as others like */
+    for (unsigned i = 0; i < ROUNDS * n_kthreads && !managed; i++)
+        for (; cl_kthread_borrow_turn(sched, i % n_kthreads) == -EBUSY && tries < TURNS_MOST; tries++)
+            sched_yield(); /* whoever is inside may need the core to leave it */
 }
 
 /* Keeping. */

@@ -31,14 +31,14 @@ int cl_posix_run_sender(void (*fn)(void *arg), void *arg, const void *to);
  * n-th answer, with its next turn, which is before it waits again, or at the first that comes GATHER_NS after the
  * first. If it makes no call others see to it (kthreads.c). */
 void cl_posix_told_of(int n);
+/* What the calling thread writes now may wait for what it writes next. */
+bool cl_posix_gathers(void);
 /* How many answers have waited for others, and how often those of a thread that did not go on had to be sent for it.
  * Any thread. */
 CL_API void cl_posix_gathered(uint64_t *gathers, uint64_t *rescues);
 /* One turn of all that are free: of what somebody has left undone. */
 void cl_posix_turn_all(void);
-/* What was sent to ourselves may be overtaken by what others send, as there are several kthreads. */
-bool cl_posix_overtakes(void);
-/* Then: have it come now, as by Linux, and what answers it. */
+/* What was sent to ourselves comes now, as by Linux, and what answers it. */
 void cl_posix_deliver(void);
 
 /* Keep a kthread from now on, if one is to be had. */

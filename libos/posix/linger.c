@@ -37,12 +37,13 @@ void cl_posix_linger(struct cl_posix_socket *s)
     uint64_t deadline_ns = cl_posix_deadline(s->linger_ns);
     struct cl_posix_set *set = cl_posix_own_set();
     struct pollfd fds[2];
-    if (!set || s->datagram || cl_load_acquire(&s->state) <= CL_POSIX_LISTENS || cl_stream_error(s->stream))
+    if (!set || s->datagram || cl_load_acquire(&s->state) <= CL_POSIX_LISTENS || cl_posix_socket_error(s))
         return;
+    struct cl_stream *stream = cl_load_acquire(&s->stream);
     struct cl_tcp_info info;
-    if (cl_posix_socket_info(s, &info) || info.to_read) /* what is unread makes it a reset */
+    if (!stream || cl_posix_socket_info(s, &info) || info.to_read) /* what is unread makes it a reset */
         return;
-    shut(s->stream);
+    shut(stream);
     while (!is_flushed(s) && cl_posix_left(deadline_ns)) /* acknowledgements tell nobody: looked for once a ms */
         if (cl_posix_sleep(set, fds, 0, cl_posix_deadline(LINGER_LOOK_NS), NULL) < 0)
             return; /* a handler has run, or the thread was cancelled */

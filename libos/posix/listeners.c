@@ -22,6 +22,7 @@ static int listen_ours(struct cl_posix_socket *s, int backlog)
     s->backlog = backlog <= 0 ? 1 : cl_min((uint32_t)backlog, 65535u);
     if ((rc = cl_posix_bind_listener(s)))
         return rc;
+    cl_store_relaxed(&s->within, true);
     cl_fence_seq_cst(); /* before the look for a runtime: who makes it looks for listeners after one */
     if (cl_posix_started())
         rc = cl_posix_listener_open(s, cl_posix_start(&rc));
@@ -70,12 +71,14 @@ static void accept_now(void *arg)
 static int give_descriptor(struct cl_posix_socket *l, struct cl_stream *stream, int fd, int flags)
 {
     struct cl_posix_socket *s;
-    struct cl_tcp_addr own;
+    struct cl_tcp_addr own, peer;
     int rc = cl_posix_socket_new(fd, l->domain, SOCK_STREAM | (flags & SOCK_NONBLOCK), &s);
     if (rc)
         return rc;
-    if (cl_stream_ends(stream, &own, NULL) == 0)
+    if (cl_stream_ends(stream, &own, &peer) == 0) {
         s->own = own;
+        s->within = cl_posix_is_own(peer.ipv4);
+    }
     cl_posix_inherit(l, fd, s);
     cl_posix_mark(fd, true);
     s->shut_early = cl_load_relaxed(&l->shut_early);

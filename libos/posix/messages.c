@@ -185,7 +185,7 @@ static int64_t send_whole(struct cl_posix_socket *s, const struct msghdr *m, int
     if (!in_place)
         spread(m, data, len, false);
     int64_t rc = send_one(s, &d);
-    if (rc >= 0 && cl_posix_overtakes() && is_to_us(s, to))
+    if (rc >= 0 && is_to_us(s, to))
         cl_posix_deliver();
     if (!in_place)
         free(data);

@@ -49,6 +49,7 @@ static int set_option(struct cl_posix_socket *s, int option, int64_t value)
     if (q.stream && ask(&q) == -ENOBUFS) /* of a connection that is over: nothing */
         cl_posix_say_once("times of keep-alive (TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT) have no effect on a socket: "
                           "others have 32 different ones; use one set of times");
+    cl_posix_socket_sent(s); /* what an option has let out */
     return 0;
 }
 

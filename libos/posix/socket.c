@@ -58,12 +58,22 @@ static void on_end(struct cl_posix_object *o)
     }
 }
 
+void cl_posix_socket_sent(const struct cl_posix_socket *s)
+{
+    if (cl_load_relaxed(&s->within))
+        cl_posix_deliver();
+}
+
 void cl_posix_socket_end(struct cl_posix_socket *s)
 {
     /* Acquire: after the stream of it. */
     struct stream_end e = {cl_load_acquire(&s->stream), cl_load_relaxed(&s->resets)};
-    if (e.stream && !__atomic_exchange_n(&s->ended, 1, __ATOMIC_ACQ_REL))
-        (void)cl_posix_run(end_now, &e);
+    if (!e.stream || __atomic_exchange_n(&s->ended, 1, __ATOMIC_ACQ_REL))
+        return;
+    if (cl_load_relaxed(&s->within)) /* what others have sent to it is there: unread, it makes the end a reset */
+        cl_posix_deliver();
+    (void)cl_posix_run(end_now, &e);
+    cl_posix_socket_sent(s);
 }
 
 int cl_posix_socket_shut(struct cl_posix_socket *s)
@@ -147,9 +157,17 @@ int cl_posix_socket_info(const struct cl_posix_socket *s, struct cl_tcp_info *ou
 {
     struct looking l = {.stream = cl_load_acquire(&s->stream), .info = out};
     int rc;
+    if (!l.stream)
+        return -ENOTCONN;
     while ((rc = cl_posix_run(look_now, &l)) == 0 && l.rc == -EDEADLK) /* whoever works on it is helped to get done */
         cl_posix_turn_all();
     return rc ? rc : l.rc;
+}
+
+int cl_posix_socket_error(const struct cl_posix_socket *s)
+{
+    struct cl_stream *stream = cl_load_acquire(&s->stream);
+    return stream ? cl_stream_error(stream) : -ENOTCONN;
 }
 
 bool cl_posix_socket_is_over(struct cl_posix_socket *s)

@@ -41,6 +41,8 @@ struct cl_posix_socket {
     struct cl_posix_watch *watches;
     uint32_t non_blocking;      /* as of the open file description: all descriptors of it */
     uint32_t error_taken;       /* why the connection is over was told: from now on it is just over */
+    uint32_t stuck;             /* it could not be opened, and was shut then: it is to be given up before a connect
+                                 * (net/ipv4/af_inet.c: inet_shutdown) */
     uint32_t left_error;        /* of a connection that it had: an errno, told once. RMW */
     uint32_t resets;            /* SO_LINGER 0 */
     uint32_t claimed;           /* somebody opens the listener, or has: RMW */
@@ -60,6 +62,7 @@ struct cl_posix_socket {
     bool found;                /* a connect found the port, as nobody had bound the socket */
     bool chosen;               /* the port is one that we chose */
     bool rebound;              /* bound once more, after the connection was over */
+    bool within;               /* of a connection: its peer is a socket of this program; a listener: always */
     bool datagram;             /* of UDP: FRESH or BOUND; constant. Then: */
     bool any;                  /* the address is what a connect found. Under `lock`, as the peer */
     struct cl_udp_socket *udp; /* NULL: not opened yet. Release */
@@ -109,6 +112,8 @@ static inline int cl_posix_socket_left(struct cl_posix_socket *s)
 }
 /* Its stream is closed, or reset: calls on it say -EBADF from now on. */
 void cl_posix_socket_end(struct cl_posix_socket *s);
+/* Of one that has sent something: if it was to ourselves, it comes now. */
+void cl_posix_socket_sent(const struct cl_posix_socket *s);
 /* A listener is closed, and may listen again. -ENOMEM */
 int cl_posix_socket_shut(struct cl_posix_socket *s);
 /* Something comes from the network for it but connections: who waits for it keeps a kthread. */
@@ -119,6 +124,8 @@ int cl_posix_socket_info(const struct cl_posix_socket *s, struct cl_tcp_info *ou
 uint32_t cl_posix_socket_numbers(struct cl_posix_socket *s, void *out, uint32_t bytes);
 /* Of any socket: it was a connection, and that is over as Linux sees it, where TIME_WAIT is nobody's. */
 bool cl_posix_socket_is_over(struct cl_posix_socket *s);
+/* cl_stream_error of its connection; -ENOTCONN: another thread has given that up meanwhile. */
+int cl_posix_socket_error(const struct cl_posix_socket *s);
 /* What is ready of it: CL_POLL_* and CL_STREAM_READY_*. */
 uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s);
 
@@ -139,6 +146,8 @@ bool cl_posix_listens_at(uint32_t ipv4, uint16_t port);
 bool cl_posix_reaches(uint32_t ipv4);
 /* It is of 127.0.0.0/8, and that is the program's own: ours to connect to where one of ours listens. */
 bool cl_posix_loops(uint32_t ipv4);
+/* Whether the address is one of this program's. */
+bool cl_posix_is_own(uint32_t ipv4);
 /* bind.c: whether one does, there or at all addresses. */
 bool cl_posix_has_listener(const struct cl_tcp_addr *at);
 void cl_posix_say(const char *sentence);

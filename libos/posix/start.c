@@ -182,6 +182,11 @@ bool cl_posix_loops(uint32_t ipv4)
     return config.loopback && ipv4 >> 24 == 127;
 }
 
+bool cl_posix_is_own(uint32_t ipv4)
+{
+    return ipv4 == cl_posix_address() || cl_posix_loops(ipv4);
+}
+
 bool cl_posix_listens_at(uint32_t ipv4, uint16_t port)
 {
     struct cl_runtime_info info;

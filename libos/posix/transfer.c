@@ -233,13 +233,13 @@ static int64_t write_nothing(const struct cl_posix_socket *s, const struct trans
 
 /* What comes for it is seen to at the kthread whose thread polls it. Two calls at one time may leave the hint wrong,
  * until another thread polls it. */
-static void go_home(struct cl_posix_socket *s)
+static void go_home(struct cl_posix_socket *s, struct cl_stream *stream)
 {
     uint32_t poller = cl_load_relaxed(&s->poller);
     if (cl_likely(poller == cl_load_relaxed(&s->home)))
         return;
     cl_store_relaxed(&s->home, poller);
-    (void)cl_stream_set_home(s->stream, (int)poller - 1);
+    (void)cl_stream_set_home(stream, (int)poller - 1);
 }
 
 /* Of a call that looks at what it does not take, and wants all of it. */
@@ -278,10 +278,9 @@ static CL_NOINLINE int64_t write_less(struct cl_posix_socket *s, struct transfer
 static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags)
 {
     int64_t rc;
-    if (cl_unlikely(!is_connected(s)))
+    if (cl_unlikely(!is_connected(s) || !(t->stream = cl_load_acquire(&s->stream)))) /* another thread may end it now */
         return not_connected(s, t->out);
-    t->stream = s->stream;
-    go_home(s);
+    go_home(s, t->stream);
     if (is_shut_early(s, t->out))
         return told_once(s, t, transfer_early(s, t));
     int64_t sum = cl_linux_bytes(t->vec, t->n);
@@ -298,6 +297,8 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
         rc = transfer_rest(s, t, rc, whole);
     if (t->peek && waits && flags & MSG_WAITALL && rc > 0 && rc < sum)
         rc = see_all(s, t, rc, sum);
+    if (t->out && rc > 0 && !cl_posix_gathers())
+        cl_posix_socket_sent(s);
     return told_once(s, t, rc);
 }
 

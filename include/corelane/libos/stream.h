@@ -42,6 +42,7 @@ CL_EXTERN_C_BEGIN
 /* cl_stream_shutdown */
 #define CL_STREAM_READ 1
 #define CL_STREAM_WRITE 2
+#define CL_STREAM_RESET 4
 
 /* cl_stream_set and cl_stream_get. Those of a listener are what its connections begin with. */
 #define CL_STREAM_NO_DELAY 0       /* 1: small segments leave at once, whatever is under way (no Nagle) */
@@ -121,8 +122,10 @@ CL_API int cl_stream_wait_released(struct cl_stream *s, int64_t bytes, int64_t t
 CL_API int64_t cl_stream_released(struct cl_stream *s);
 
 /* CL_STREAM_WRITE: a FIN follows what was written, and reading goes on. CL_STREAM_READ: reads return 0 from now on;
- * what comes waits unread. -ENOTCONN: it is not open. Of a listener, CL_STREAM_WRITE alone: connections that open from
- * now on send nothing but their FIN, as those of a socket of Linux that was shut and listens then. */
+ * what comes waits unread. CL_STREAM_RESET, with or behind CL_STREAM_WRITE: what comes from now on resets the
+ * connection, as on Linux where both sides were shut; what has come is read still. -ENOTCONN: it is not open. Of a
+ * listener, CL_STREAM_WRITE alone: connections that open from now on send nothing but their FIN, as those of a socket
+ * of Linux that was shut and listens then. */
 CL_API int cl_stream_shutdown(struct cl_stream *s, int sides);
 /* The socket is gone. What was written is still sent; but if something was not read, or comes, the connection is reset
  * (RFC 2525, section 2.17). linger_ns: wait so long until the peer has acknowledged all of it, the FIN included: 0 it

@@ -369,7 +369,8 @@ struct cl_tcp_conn {
     struct cl_tcp_listener *listener; /* of a passive one until it is accepted or over */
     uint32_t resent;                  /* segments, ever */
     uint16_t stalled_n;               /* with `stall`: segments */
-    uint8_t stall;                    /* enum cl_tcp_stall, of what is sent */
+    uint8_t stall : 7;                /* enum cl_tcp_stall, of what is sent */
+    uint8_t deaf : 1;                 /* the user writes no more, and reads what has come: more resets the connection */
     uint8_t delivery;                 /* the delivery rate, packed (rate.c); 0: none was measured */
 };
 

@@ -73,7 +73,7 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
 {
     if (c->state != CL_TCP_ESTABLISHED && c->state != CL_TCP_FIN_WAIT_1 && c->state != CL_TCP_FIN_WAIT_2)
         return; /* the peer's FIN was in order: nothing can follow it */
-    if (len && (c->flags & CL_TCP_READ_SHUT) && cl_seq_before(c->rcv_nxt, seq + len)) {
+    if (len && (c->flags & CL_TCP_READ_SHUT || c->deaf) && cl_seq_before(c->rcv_nxt, seq + len)) {
         refuse(c);
         return;
     }

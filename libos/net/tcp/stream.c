@@ -362,6 +362,12 @@ static void shut_now(struct cl_visit *v, struct cl_tcp_conn *c)
     cl_tcp_shutdown(c);
 }
 
+static void shut_and_reset_now(struct cl_visit *v, struct cl_tcp_conn *c)
+{
+    shut_now(v, c);
+    c->deaf = true;
+}
+
 static int shut_what_comes(struct cl_stream *listener)
 {
     int rc = cl_stream_enter(listener, CL_STREAM_LISTENER);
@@ -374,10 +380,11 @@ static int shut_what_comes(struct cl_stream *listener)
 
 int cl_stream_shutdown(struct cl_stream *s, int sides)
 {
-    struct cl_visit v = {.fn = shut_now};
+    struct cl_visit v = {.fn = sides & CL_STREAM_RESET ? shut_and_reset_now : shut_now};
     uint32_t bits = sides & CL_STREAM_READ ? CL_STREAM_READ_OFF : 0;
-    if (sides < CL_STREAM_READ || sides > (CL_STREAM_READ | CL_STREAM_WRITE))
+    if (sides < CL_STREAM_READ || sides > (CL_STREAM_READ | CL_STREAM_WRITE | CL_STREAM_RESET))
         return -EINVAL;
+    sides |= sides & CL_STREAM_RESET ? CL_STREAM_WRITE : 0;
     if (sides == CL_STREAM_WRITE && cl_load_acquire(&s->kind) == CL_STREAM_LISTENER)
         return shut_what_comes(s);
     int rc = cl_stream_enter(s, CL_STREAM_CONNECTION);

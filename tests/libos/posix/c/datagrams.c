@@ -383,10 +383,28 @@ static void reconnected(void)
     }
 }
 
+/* As often as one likes: nobody else is asked. */
+static void refused_often(void)
+{
+    struct sockaddr_in at;
+    int s = bound(&at), c = new_socket(), told = 0;
+    char data[8];
+    close(s);
+    say("connect", connect(c, (struct sockaddr *)&at, sizeof at));
+    for (int i = 0; i < 1000; i++) {
+        say("send", send(c, "x", 1, 0));
+        if (poll(&(struct pollfd){c, POLLERR, 0}, 1, 1000) != 1) /* Linux, too, may take a moment */
+            break;
+        told += recv(c, data, 8, MSG_DONTWAIT) < 0 && errno == ECONNREFUSED;
+    }
+    printf("told: %d\n", told);
+}
+
 static const struct sequence sequences[] = {{"names", names},
                                             {"bytes", bytes},
                                             {"many", many},
                                             {"refused", refused},
+                                            {"refused_often", refused_often},
                                             {"waits", waits},
                                             {"shut", shut},
                                             {"shared", shared},

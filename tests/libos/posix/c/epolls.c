@@ -384,10 +384,35 @@ static void tells_all(void)
         say_told("the end", epfd[i]);
 }
 
-static const struct sequence sequences[] = {{"epolls", epolls},       {"nested", nested},       {"nests", nests},
-                                            {"wakes", wakes},         {"exclusive", exclusive}, {"last", last},
-                                            {"early", early},         {"waits", waits},         {"forked", forked},
-                                            {"wakes_one", wakes_one}, {"tells_all", tells_all}, {NULL, NULL}};
+/* Both sides are shut, in either order, by one end or by both: told to who asks for nothing. */
+static void hung_up(void)
+{
+    static const int how[][2] = {{SHUT_RD, SHUT_WR}, {SHUT_WR, SHUT_RD}, {SHUT_RDWR, -1}, {SHUT_WR, SHUT_WR}};
+    for (unsigned i = 0; i < sizeof how / sizeof *how; i++)
+        for (int peer = -1; peer < 2; peer++) { /* shut before, or behind the first */
+            int c, s, all = epoll_create1(0);
+            pair(&c, &s);
+            watch(all, EPOLL_CTL_ADD, c, 0, i);
+            for (int at = 0; at < 2; at++) {
+                if (peer == at) {
+                    shutdown(s, SHUT_WR);
+                    wait_for(c, POLLRDHUP);
+                }
+                if (how[i][at] >= 0)
+                    say("shutdown", shutdown(c, how[i][at]));
+                poll(NULL, 0, 2); /* Linux, too, may take a moment until all of it has come */
+                say_told("anything", all);
+            }
+            close(c);
+            close(s);
+            close(all);
+        }
+}
+
+static const struct sequence sequences[] = {
+    {"epolls", epolls},       {"nested", nested},   {"nests", nests}, {"wakes", wakes},   {"exclusive", exclusive},
+    {"last", last},           {"early", early},     {"waits", waits}, {"forked", forked}, {"wakes_one", wakes_one},
+    {"tells_all", tells_all}, {"hung_up", hung_up}, {NULL, NULL}};
 
 int main(int argc, char **argv)
 {

@@ -138,6 +138,7 @@ static void end_connection(void)
         return;
     s->kind = FRESH; /* the port was not one that it asked for */
     s->to_read = s->written = 0;
+    s->peer = -1;
     s->fin = s->shut = s->reset = s->deaf = s->seen = s->named = false;
 }
 

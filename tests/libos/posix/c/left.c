@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 
 static const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 
@@ -362,6 +363,54 @@ static void keeps_what_holds(void)
     say_held(c);
 }
 
+static int raced;
+static _Atomic int racing;
+
+/* All that another thread can ask of a connection that this moment is given up. */
+static void *ask(void *arg)
+{
+    (void)arg;
+    while (racing) {
+        struct sockaddr_in at;
+        struct tcp_info info;
+        int value;
+        socklen_t len = sizeof at, size = sizeof value, of_info = sizeof info;
+        char byte;
+        (void)shutdown(raced, SHUT_WR);
+        (void)send(raced, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)recv(raced, &byte, 1, MSG_DONTWAIT);
+        (void)getpeername(raced, (struct sockaddr *)&at, &len);
+        (void)getsockopt(raced, SOL_SOCKET, SO_ERROR, &value, &size);
+        (void)getsockopt(raced, IPPROTO_TCP, TCP_INFO, &info, &of_info);
+    }
+    return NULL;
+}
+
+/* By one thread, while another one asks it everything. */
+static void while_another_asks(void)
+{
+    struct sockaddr_in at;
+    struct linger now = {1, 1};
+    pthread_t thread;
+    int l = listener(&at), s, n = 0;
+    raced = socket(AF_INET, SOCK_STREAM, 0);
+    say("fcntl", fcntl(l, F_SETFL, O_NONBLOCK));
+    say("SO_LINGER", setsockopt(raced, SOL_SOCKET, SO_LINGER, &now, sizeof now));
+    racing = 1;
+    if (pthread_create(&thread, NULL, ask, NULL))
+        exit(1);
+    for (; n < 200; n++) {
+        (void)connect_to(raced, &at);
+        (void)connect(raced, &nobody, sizeof nobody);
+        while ((s = accept(l, NULL, NULL)) >= 0)
+            close(s);
+    }
+    racing = 0;
+    pthread_join(thread, NULL);
+    printf("given up %d times\n", n);
+    say("close", close(raced));
+}
+
 static const struct sequence sequences[] = {{"told_once", told_once},
                                             {"both_ends", both_ends},
                                             {"keeps_its_address", keeps_its_address},
@@ -374,6 +423,7 @@ static const struct sequence sequences[] = {{"told_once", told_once},
                                             {"while_it_opens", while_it_opens},
                                             {"keeps_what_holds", keeps_what_holds},
                                             {"lingers_with_something_unread", lingers_with_something_unread},
+                                            {"while_another_asks", while_another_asks},
                                             {NULL, NULL}};
 
 int main(int argc, char **argv)
