@@ -157,6 +157,6 @@ def exemplars(one: Table, segment: Segment) -> list[dict[str, Any]]:
 def _exemplar(one: Table, row: int, segment: Segment, epoch_s: float) -> dict[str, Any]:
     """epoch_s: the wall's time of the monotonic clock's 0."""
     message = one.messages[row]
-    ns = segment.base_ns + (int(message["begin"]) - segment.base_tsc) * 10**9 // segment.hz
+    ns = segment.ns_of(int(message["begin"]))
     labels = {"trace_id": trace_id(segment.pid, int(message["id"]))}
     return {"value_s": float(one.total[row]) / 1e6, "labels": labels, "at_s": ns / 1e9 + epoch_s}

@@ -6,7 +6,9 @@ import json
 import math
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from ..runtime.closing import Closing
@@ -164,28 +166,31 @@ def _recent(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in new.items():
         if isinstance(value, dict):
             before = old.get(name) or {}
-            made = _since(before, value) if "buckets_ns" in value else _recent(before, value)
+            made = since(before, value) if "buckets_ns" in value else _recent(before, value)
             if made:
                 out[name] = made
     return out
 
 
-def _since(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def since(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """The difference of two histograms; a percentile is its bucket's upper end, and so is the maximum."""
-    earlier = {low: count for low, _, count in old.get("buckets_ns", ())}
-    left = [(int(high), int(count) - earlier.get(low, 0)) for low, high, count in new["buckets_ns"]]
-    n = sum(count for _, count in left)
+    left = _left(old.get("buckets_ns", []), new["buckets_ns"])
+    upto = list(accumulate([count for _, count in left]))
+    n = upto[-1] if upto else 0
 
     def us(fraction: float) -> float | None:
-        seen, rank = 0, max(math.ceil(fraction * n), 1)
-        for high, count in left:
-            seen += count
-            if seen >= rank:
-                return round(high / 1e3, 3)
-        return None
+        return round(left[bisect_left(upto, max(math.ceil(fraction * n), 1))][0] / 1e3, 3) if n else None
 
     marks = {"p50_us": us(0.5), "p90_us": us(0.9), "p99_us": us(0.99), "p999_us": us(0.999)}
     return {"n": n, **marks, "max_us": us(1.0)}
+
+
+def _left(old: Sequence[Sequence[int]], new: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """What came into which bucket of a histogram, by its upper end, upwards. Counts never fall."""
+    if len(old) == len(new):  # the same ones: most of them have got nothing
+        return [(now[1], now[2] - was[2]) for was, now in zip(old, new, strict=True) if now[2] != was[2]]
+    had = {low: count for low, _, count in old}
+    return [(high, count - had.get(low, 0)) for low, high, count in new if count != had.get(low)]
 
 
 def dropped(row: Mapping[str, Any]) -> dict[str, int]:

@@ -100,6 +100,17 @@ static int take_bracket(struct bracket *out)
     return 0;
 }
 
+int cl_clock_pair(uint64_t *tsc, int64_t *ns)
+{
+    struct bracket b;
+    int err = take_bracket(&b);
+    if (err)
+        return err;
+    *tsc = b.tsc;
+    *ns = b.ns;
+    return 0;
+}
+
 #if !defined(__aarch64__)
 /* Ticks a second by the kernel's conversion, 0 if it does not say. */
 static double kernel_hz(void)

@@ -8,6 +8,7 @@ print(clock.ticks_to_ns(tsc() - start))
 
 from __future__ import annotations
 
+import bisect
 from typing import Any
 
 from ._native import ffi, lib
@@ -104,6 +105,63 @@ class Clock:
 def default_clock() -> Clock:
     """The process's clock, the same that C code uses; calibrated at the first call."""
     return Clock(lib.cl_clock_default())
+
+
+class Pairs:
+    """Which stamps were which times of CLOCK_MONOTONIC, as it was seen again and again.
+
+    NTP steers CLOCK_MONOTONIC, and a clock's rate is measured once: after an hour a `Clock` may be milliseconds off.
+    Who puts times of the kernel beside stamps looks again now and then. What lies between two looks lies on the line
+    between them; before the first and behind the last one the rate holds.
+
+    hz: of the stamps, which are this process's own counter's (`tsc`)."""
+
+    APART_NS = 10**9
+    """Looks are kept that are so far apart, and the last one."""
+
+    def __init__(self, hz: int) -> None:
+        self._hz = hz
+        self._stamps: list[int] = []
+        self._times: list[int] = []
+        self.look()
+
+    def look(self) -> None:
+        """See which stamp it is now."""
+        stamp, ns = ffi.new("uint64_t *"), ffi.new("int64_t *")
+        check(lib.cl_clock_pair(stamp, ns), "read the clock")
+        self.saw(int(stamp[0]), int(ns[0]))
+
+    def saw(self, stamp: int, ns: int) -> None:
+        """It was `ns` at this stamp. One that does not lie behind the last one is left out."""
+        if self._stamps and (stamp <= self._stamps[-1] or ns <= self._times[-1]):
+            return
+        if len(self._times) > 1 and ns - self._times[-2] < self.APART_NS:
+            self._stamps.pop()
+            self._times.pop()
+        self._stamps.append(stamp)
+        self._times.append(ns)
+
+    def stamp_of(self, ns: int) -> int:
+        """The stamp at a time of CLOCK_MONOTONIC."""
+        return _on_lines(self._times, self._stamps, ns, (self._hz, 10**9))
+
+    def ns_of(self, stamp: int) -> int:
+        """CLOCK_MONOTONIC in ns at a stamp."""
+        return _on_lines(self._stamps, self._times, stamp, (10**9, self._hz))
+
+
+def monotonic_s(stamp: int) -> float:
+    """time.monotonic() at a stamp of this process's own counter, of late."""
+    return Pairs(default_clock().hz).ns_of(stamp) / 1e9
+
+
+def _on_lines(x: list[int], y: list[int], at: int, rate: tuple[int, int]) -> int:
+    """What y is at a value of x. rate: how much y grows while x grows by how much, where no two are known."""
+    i = bisect.bisect_right(x, at) - 1
+    if 0 <= i < len(x) - 1:
+        return y[i] + (at - x[i]) * (y[i + 1] - y[i]) // (x[i + 1] - x[i])
+    i = max(i, 0)
+    return y[i] + (at - x[i]) * rate[0] // rate[1]
 
 
 class VirtualClock(Clock):

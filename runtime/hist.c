@@ -218,13 +218,15 @@ uint64_t cl_hist_bucket_high(const struct cl_hist *h, uint32_t bucket)
 uint32_t cl_hist_used(const struct cl_hist *h, struct cl_hist_used *out, uint32_t n)
 {
     const uint64_t *counts = counts_of(h);
-    uint64_t max = cl_load_relaxed(&h->max);
     uint32_t used = 0;
     for (uint32_t i = 0; i < h->n_buckets && used < n; i++) {
         uint64_t count = cl_load_relaxed(&counts[i]);
         if (count)
-            out[used++] =
-                (struct cl_hist_used){cl_hist_bucket_low(h, i), cl_min(cl_hist_bucket_high(h, i), max), count};
+            out[used++] = (struct cl_hist_used){cl_hist_bucket_low(h, i), cl_hist_bucket_high(h, i), count};
+    }
+    if (used) { /* the max is behind all others, and may be behind its own count */
+        struct cl_hist_used *last = &out[used - 1];
+        last->high = cl_max(last->low, cl_min(last->high, cl_load_relaxed(&h->max)));
     }
     return used;
 }

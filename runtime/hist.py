@@ -20,8 +20,14 @@ from .errors import CorelaneError, check, check_pointer
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99)
 _MAGIC = b"CLH1"
 _HEAD = struct.Struct("<4sIQQQQQI")  # magic, digits, limit, min, max, sum, infinite, non-empty buckets
-_USED = struct.Struct("=QQQ")  # struct cl_hist_used
+_USED_BYTES = ffi.sizeof("struct cl_hist_used")  # of three numbers
 _U64 = (1 << 64) - 1
+_FEW = 64
+
+
+def rank_of(percent: float, n: int) -> int:
+    """Of n values, how many the nearest-rank percentile has up to itself: 1 to n. As cl_hist_percentile."""
+    return min(max(math.ceil(percent * n / 100 - 1e-6), 1), n)
 
 
 class Hist:
@@ -136,12 +142,17 @@ class Hist:
         """How many values are at most `value`, to the precision."""
         return int(lib.cl_hist_count_upto(self.ptr, value))
 
-    def buckets(self) -> list[tuple[int, int, int]]:
-        """(low, high, count) of every bucket with something in it; the highest bucket of all ends at max."""
-        room = int(self.ptr.n_buckets)
-        out = ffi.new("struct cl_hist_used[]", room)
-        used = int(lib.cl_hist_used(self.ptr, out, room))
-        return [*_USED.iter_unpack(ffi.buffer(out, used * _USED.size))]
+    def buckets(self) -> list[list[int]]:
+        """[low, high, count] of every bucket with something in it; the highest bucket of all ends at max."""
+        room, used = _FEW, _FEW
+        while used == room:  # it may have more: all that there can be would be memory for nothing, mostly
+            room *= 8
+            out = ffi.new("struct cl_hist_used[]", room)
+            used = int(lib.cl_hist_used(self.ptr, out, room))
+        words = memoryview(ffi.buffer(out, used * _USED_BYTES))
+        rows: Any = words.cast("Q", (used, 3)).tolist() if used else []
+        found: list[list[int]] = rows
+        return found
 
     def _cells(self) -> list[tuple[int, int]]:
         counts = ffi.unpack(lib.cl_hist_counts(self.ptr), self.ptr.n_buckets)

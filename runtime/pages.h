@@ -19,7 +19,7 @@
  * used. */
 void *cl_pages_new(uint64_t bytes);
 
-/* Have the pages of [from, from + bytes) of writable private memory now, by one call of the kernel's; what they hold
+/* Have the pages of [from, from + bytes) of writable memory now, by one call of the kernel's; what they hold
  * stays. False: the kernel does not do that (before Linux 5.14), or has none. */
 bool cl_pages_fetch(void *from, uint64_t bytes);
 

@@ -30,12 +30,12 @@ PAGES = 16  # of a thread's ring: 100 ms and more of what is sampled; a power of
 MOST_HZ = 10_000
 _CALLS = {"x86_64": 298, "aarch64": 241}  # perf_event_open
 _ATTR = struct.Struct("<IIQQQQQIIQQQQIiQIHH")  # struct perf_event_attr as of PERF_ATTR_SIZE_VER5
-_SOFTWARE, _CPU_CLOCK = 1, 0
+_SOFTWARE, _TRACEPOINT, _CPU_CLOCK = 1, 2, 0
 _IP, TID, TIME, _CALLCHAIN = 1 << 0, 1 << 1, 1 << 2, 1 << 5
 _DISABLED, _EXCLUDE_KERNEL, _EXCLUDE_HV, _FREQ, _USE_CLOCKID = 1 << 0, 1 << 5, 1 << 6, 1 << 10, 1 << 25
 _CLOCK_MONOTONIC = 1
 _CLOEXEC = 8
-_ENABLE = 0x2400  # PERF_EVENT_IOC_ENABLE
+ENABLE = 0x2400  # PERF_EVENT_IOC_ENABLE
 _HEAD, _TAIL = 1024, 1032  # of struct perf_event_mmap_page
 LOST, _SAMPLE = 2, 9  # PERF_RECORD_*
 _CONTEXT = 2**64 - 4096  # from here on an entry of a chain says what follows it (PERF_CONTEXT_*)
@@ -52,19 +52,20 @@ class Sample:
 
 
 class Ring(Closing):
-    """What the kernel writes of an event. fd: of the event; it is closed with the ring. Raises OSError."""
+    """What the kernel writes of an event. fd: of the event; it is closed with the ring. pages: of it, a power of two.
+    Raises OSError."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, pages: int = PAGES) -> None:
         self._fd = fd
         try:
-            self._memory = mmap.mmap(fd, (1 + PAGES) * mmap.PAGESIZE)
+            self._memory = mmap.mmap(fd, (1 + pages) * mmap.PAGESIZE)
         except OSError:
             os.close(fd)
             raise
 
     def enable(self) -> None:
         """Begin. Raises OSError."""
-        fcntl.ioctl(self._fd, _ENABLE, 0)
+        fcntl.ioctl(self._fd, ENABLE, 0)
 
     def close(self) -> None:
         """End it. May be called twice."""
@@ -78,7 +79,7 @@ class Ring(Closing):
         ring = self._memory
         # x86 keeps the order of these loads. Elsewhere the worst is a record that is cut short, and is dropped.
         head, tail = (struct.unpack_from("<Q", ring, at)[0] for at in (_HEAD, _TAIL))
-        size = PAGES * mmap.PAGESIZE
+        size = len(ring) - mmap.PAGESIZE
         begin, end = tail % size, head % size
         data = ring[mmap.PAGESIZE + begin : mmap.PAGESIZE + (end if end >= begin else size)]
         if end < begin:
@@ -197,14 +198,19 @@ def _open(tid: int, hz: int) -> int:
     return open_event(_CPU_CLOCK, hz, _IP | TID | TIME | _CALLCHAIN, flags, tid, -1)
 
 
-def open_event(config: int, period: int, what: int, flags: int, tid: int, cpu: int) -> int:
-    """A software event, not enabled yet, whose times are CLOCK_MONOTONIC's; a descriptor. tid, cpu: -1: any. Raises
-    OSError."""
+def open_tracepoint(event: int, what: int, tid: int) -> int:
+    """Each time that a thread comes by a tracepoint; as open_event. event: its id in tracefs. Raises OSError."""
+    return open_event(event, 1, what, 0, tid, -1, _TRACEPOINT)
+
+
+def open_event(config: int, period: int, what: int, flags: int, tid: int, cpu: int, kind: int = _SOFTWARE) -> int:
+    """An event, not enabled yet, whose times are CLOCK_MONOTONIC's; a descriptor. tid, cpu: -1: any. kind: software, if
+    nothing else is said. Raises OSError."""
     call = _CALLS.get(platform.machine())
     if call is None:
         raise OSError(errno.ENOSYS, f"not on {platform.machine()}")
     attr = _ATTR.pack(
-        *(_SOFTWARE, _ATTR.size, config, period, what, 0, flags | _DISABLED | _USE_CLOCKID),
+        *(kind, _ATTR.size, config, period, what, 0, flags | _DISABLED | _USE_CLOCKID),
         *(0, 0, 0, 0, 0, 0, 0),
         *(_CLOCK_MONOTONIC, 0, 0, 0, 0),
     )

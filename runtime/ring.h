@@ -194,6 +194,22 @@ static inline unsigned cl_ring_peek(const struct cl_ring_rx *r, struct cl_desc *
     return n;
 }
 
+/* The word of the descriptor `at` places behind the one that a pop would give next, for prefetches alone; false: none
+ * is there. Asked for place by place, it sends for the lines of the slots behind as well. */
+static inline bool cl_ring_look(const struct cl_ring_rx *r, unsigned at, uint64_t *word)
+{
+    uint32_t place = cl_load_relaxed(&r->head) + at, mask = r->size - 1; /* relaxed: another thread may pop */
+    if (at >= r->size)
+        return false;
+    if ((place & 3) == 0)
+        cl_prefetch(&r->slots[(place + CL_RING_AHEAD) & mask]);
+    *word = cl_load_relaxed(&r->slots[place & mask].word); /* relaxed: nothing is read through it */
+    if ((*word ^ cl_ring_phase(r->size, place)) & CL_RING_PHASE)
+        return false;
+    *word &= ~CL_RING_PHASE;
+    return true;
+}
+
 /* Give the popped slots back to the producer. Once a burst. */
 static inline void cl_ring_publish(struct cl_ring_rx *r)
 {

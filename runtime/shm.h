@@ -16,7 +16,7 @@
  * Arena, in file order; each part begins on a page:
  *
  *   cl_arena_header                            constant after creation; in its page cl_arena_preempt, cl_arena_doorbell
- *   cl_arena_kthread[n_kthreads]               512 bytes each, see there
+ *   cl_arena_kthread[n_kthreads]               see there
  *   cl_arena_counters                          what the application counts, for people; right before the rx rings
  *   rx rings: cl_desc[n_kthreads][rx_slots]    producer: iokernel; consumer: kthread k, or its thief under k's lock
  *   tx rings: cl_desc[n_kthreads][tx_slots]    producer: kthread k; consumer: iokernel
@@ -44,7 +44,7 @@
 #define CL_MEMBER_JOINED 0   /* it has no listeners yet, or says nothing */
 #define CL_MEMBER_READY 1    /* new flows may come */
 #define CL_MEMBER_DRAINING 2 /* no new flows: it ends when those that it has have ended */
-#define CL_SHM_VERSION 11
+#define CL_SHM_VERSION 12
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
@@ -59,6 +59,7 @@
 #define CL_SHM_MIN_BUFFER_BYTES 256
 #define CL_SHM_MAX_BUFFER_BYTES 16384
 #define CL_SHM_NO_BUFFER 0xffffff /* "no buffer" in a 24-bit index field */
+#define CL_SHM_TX_STAMPS 128      /* of a kthread; a power of two */
 
 /* First page of an arena. Writer: iokernel, before it passes the descriptor; reader: application, once. */
 struct cl_arena_header {
@@ -140,6 +141,12 @@ struct cl_signals {
     uint32_t in_call; /* 1: in a call of the kernel that may take longer than a step, and is given time to come back */
 };
 
+/* When the iokernel had taken a descriptor with CL_TX_STAMP, and those before it, from the tx ring; and when it had
+ * given their frames on, to an uplink's NIC, another loop or another application. Stamps of its clock. */
+struct cl_arena_tx_stamp {
+    uint64_t taken, given;
+};
+
 /* The lines of one kthread. Lines of one writer are paired, since the hardware prefetches lines in pairs of 128 bytes.
  */
 struct cl_arena_kthread {
@@ -160,6 +167,10 @@ struct cl_arena_kthread {
     /* Line 2: slots consumed from the tx ring. Writer: iokernel (release: the frames before it have been copied out).
      * Reader: kthread (acquire): these send buffers are free again. */
     uint32_t tx_head CL_ALIGNED(64);
+    /* Descriptors with CL_TX_STAMP that it has stamped, modulo 2^32: the i-th in tx_stamps[i % CL_SHM_TX_STAMPS].
+     * Writer: iokernel (release: the stamps). Reader: kthread (acquire), who has no more under way than there is room
+     * for. */
+    uint32_t tx_stamped;
     /* Line 3: reserved for words that the iokernel writes for this kthread. Zero. */
     uint8_t reserved_iokernel[64] CL_ALIGNED(64);
     /* Line 4: see there. */
@@ -169,6 +180,8 @@ struct cl_arena_kthread {
     uint32_t quantum_seen CL_ALIGNED(64);
     /* Lines 5 to 7: reserved. Zero. */
     uint8_t reserved[188];
+    /* Lines 8 to 39: see tx_stamped. Untouched while nobody traces. Writer: iokernel (relaxed); reader: kthread. */
+    struct cl_arena_tx_stamp tx_stamps[CL_SHM_TX_STAMPS];
 };
 
 /* What an application counts of itself, by name: the iokernel shows it to whoever asks for statistics. Writer: the
@@ -255,7 +268,9 @@ struct cl_arena_layout {
 _Static_assert(sizeof(struct cl_arena_header) == 128, "no hidden padding, one page is plenty");
 _Static_assert(offsetof(struct cl_arena_header, lines_offset) == 40, "64-bit fields aligned");
 _Static_assert(sizeof(((struct cl_arena_header *)0)->name) == CL_SHM_NAME_BYTES, "name");
-_Static_assert(sizeof(struct cl_arena_kthread) == 512, "eight lines a kthread");
+_Static_assert(sizeof(struct cl_arena_kthread) == 512 + CL_SHM_TX_STAMPS * sizeof(struct cl_arena_tx_stamp),
+               "eight lines a kthread, and its stamps");
+_Static_assert(offsetof(struct cl_arena_kthread, tx_stamps) == 512, "line 8, a pair of its own");
 _Static_assert(offsetof(struct cl_arena_kthread, park) == 0, "line 0");
 _Static_assert(offsetof(struct cl_arena_kthread, rx_head) == 64, "line 1, the same writer as line 0");
 _Static_assert(offsetof(struct cl_arena_kthread, tx_head) == 128, "line 2, another pair: another writer");
@@ -321,12 +336,13 @@ static inline struct cl_arena_counters *cl_arena_counters_of(void *base, const s
  *            payload  0..23 buffer, 24..39 offset of the frame in it, 40..63 how often the application's flows had
  *                     been steered anew by then (iokernel/cores/flows.c), modulo 2^24
  *   tx SEND  word     0..15 length, 16..31 offset, 32..55 buffer, 56..62 CL_TX_SEND
- *            payload  0..23 and 24..47 buffers given back (CL_SHM_NO_BUFFER: none), 48..63 zero
+ *            payload  0..23 and 24..47 buffers given back (CL_SHM_NO_BUFFER: none), 48 CL_TX_STAMP, 49..63 zero
  *            A receive buffer may be sent: it is given back thereby. One that asks may be sent as it came:
  *            the next member is asked.
  *   tx FREE  word     32..55 buffer given back, 56..62 CL_TX_FREE
  *            payload  as for SEND: up to three buffers in all */
-#define CL_RX_ASKS (1ull << 48) /* is its flow this member's? Another one may have it (docs/groups.md) */
+#define CL_RX_ASKS (1ull << 48)  /* is its flow this member's? Another one may have it (docs/groups.md) */
+#define CL_TX_STAMP (1ull << 48) /* stamp it: cl_arena_kthread.tx_stamps */
 #define CL_TX_SEND 1u
 #define CL_TX_FREE 2u
 

@@ -71,6 +71,7 @@ bool cl_trace_valid(const void *record)
         struct cl_trace_gap gap;
         struct cl_trace_command command;
         struct cl_trace_sample sample;
+        struct cl_trace_burst burst;
     } r;
     memcpy(&r, record, sizeof r);
     if (r.message.kthread >= CL_TRACE_MAX_RINGS)
@@ -92,6 +93,8 @@ bool cl_trace_valid(const void *record)
     case CL_TRACE_SAMPLE:
         return r.sample.n >= 1 && r.sample.n <= CL_TRACE_CHAIN && r.sample.stands &&
                r.sample.begin < CL_TRACE_STAMP_MOST;
+    case CL_TRACE_BURST:
+        return r.burst.begin < CL_TRACE_STAMP_MOST && r.burst.taken <= r.burst.given;
     default:
         return false;
     }

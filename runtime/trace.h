@@ -28,6 +28,9 @@
  *
  *   begin --ring--> pickup --inbox--> start --handler--> end --reply--> sent
  *
+ * What comes behind its doorbell, the BURST record has whose begin that is: messages with one doorbell share it. It is
+ * written later, when it is known; of one that was overwritten or never written, nothing is.
+ *
  * `begin` is the first moment known: an iokernel took the frame, or (CL_TRACE_FROM_KTHREAD) the kthread did, and then
  * ring is 0. What a handler waited for is in `blocked` (until somebody made it ready) and `ready` (until it ran again),
  * parts of handler; its WAIT records say what for. Of a command of a group that wait is taken apart by a COMMAND
@@ -45,7 +48,7 @@
 #define CL_TRACE_NAME "corelane-trace"     /* of the memory file */
 
 // cffi: begin
-#define CL_TRACE_VERSION 5
+#define CL_TRACE_VERSION 6
 #define CL_TRACE_RECORD 64 /* bytes */
 #define CL_TRACE_WORDS 8   /* the same */
 #define CL_TRACE_PAGE 4096
@@ -70,6 +73,7 @@
 #define CL_TRACE_SAMPLE 6
 #define CL_TRACE_GROUP 7 /* several messages; cl_trace_read makes them of it */
 #define CL_TRACE_MORE 8  /* and more of them */
+#define CL_TRACE_BURST 9
 
 /* cl_trace_message.flags */
 #define CL_TRACE_FROM_KTHREAD 1 /* begin is the kthread's pick-up: nothing is known of before */
@@ -88,6 +92,7 @@
 #define CL_TRACE_RAFT 3     /* commands and queries of a node's clients */
 #define CL_TRACE_RESP 4     /* replies of Redis' protocols that were held until a log had what they tell of */
 #define CL_TRACE_BLOCKING 5 /* commands of theirs that waited for keys */
+#define CL_TRACE_LOG 6      /* appends to a log that uthreads share; port: the how-many-th of the runtime's */
 
 /* cl_trace_wait.what */
 #define CL_TRACE_WAITS_OTHER 0
@@ -133,9 +138,11 @@ struct cl_trace_header {
     uint32_t pid;
     uint64_t hz;       /* of the stamps */
     uint64_t base_tsc; /* a stamp ... */
-    int64_t base_ns;   /* ... and CLOCK_MONOTONIC then (a virtual clock's time) */
+    int64_t base_ns;   /* ... and CLOCK_MONOTONIC then (a virtual clock's time); later ones are asked of the machine */
     uint64_t total_bytes;
-    char name[32]; /* of the application; zero-terminated */
+    char name[32];     /* of the application; zero-terminated */
+    uint32_t source;   /* of the stamps: CL_CLOCK_* (clock.h). CL_CLOCK_VIRTUAL: nobody else has that clock */
+    uint32_t reserved; /* 0 */
 };
 
 /* At CL_TRACE_CONTROL_OFFSET. Writer: the runtime's process (relaxed); readers: its kthreads, about once a millisecond,
@@ -288,6 +295,18 @@ struct cl_trace_sample {
     uint64_t chain[CL_TRACE_CHAIN]; /* program counters, the innermost first; those of callers are return addresses */
 };
 
+/* What became of the frames that were sent with a doorbell: by the word of the iokernel, which takes them. */
+struct cl_trace_burst {
+    uint8_t kind;    /* CL_TRACE_BURST */
+    uint8_t kthread; /* which rang it */
+    uint16_t reserved[3];
+    uint64_t id;    /* 0 */
+    uint64_t begin; /* when it was rung: begin + sent of its messages */
+    uint32_t taken; /* ticks, until the last of them was taken out of the tx ring, ... */
+    uint32_t given; /* ... and given to a NIC, to another loop or to another application */
+    uint64_t unused[4];
+};
+
 /* Messages with one doorbell, all DRAWN, whose handlers have one start and one end between them (CL_TRACE_SHARED), or
  * come in a row: each begins where the one before it has ended. The first is in the group; of the others
  * CL_TRACE_MORE_EACH are in each of the records behind it. Readers get each as a cl_trace_message (cl_trace_read). */
@@ -342,7 +361,7 @@ CL_API uint32_t cl_trace_read(const void *base, uint64_t bytes, uint32_t ring, u
 CL_API void cl_trace_counts(const void *base, uint64_t bytes, uint32_t ring, uint64_t *written, uint64_t *overwritten);
 // cffi: end
 
-_Static_assert(sizeof(struct cl_trace_header) == 88 && sizeof(struct cl_trace_header) <= CL_TRACE_CONTROL_OFFSET,
+_Static_assert(sizeof(struct cl_trace_header) == 96 && sizeof(struct cl_trace_header) <= CL_TRACE_CONTROL_OFFSET,
                "no hidden padding; the control line comes after it");
 _Static_assert(sizeof(struct cl_trace_service) == 8, "no hidden padding");
 _Static_assert(sizeof(struct cl_trace_message) == CL_TRACE_RECORD, "one line");
@@ -351,6 +370,7 @@ _Static_assert(sizeof(struct cl_trace_core) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_gap) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_command) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_sample) == CL_TRACE_RECORD, "one line");
+_Static_assert(sizeof(struct cl_trace_burst) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_group) == CL_TRACE_RECORD && offsetof(struct cl_trace_group, first) == 40,
                "one line");
 _Static_assert(sizeof(struct cl_trace_more) == CL_TRACE_RECORD && sizeof(struct cl_trace_member) == 16 &&

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ._native import ffi, lib
+from .clock import Pairs
 from .errors import CorelaneError, check
 from .layout import dtype
 from .memory_files import FIRST, link_of, open_at, places
@@ -30,6 +31,7 @@ LINK = link_of("corelane-trace")
 """What /proc shows of a process' segments: CL_TRACE_NAME."""
 _AT_ONCE = 4096  # records that are copied by one call
 _COUNTS = 2**64  # of which numbers wrap, as in C
+_unfilled = ffi.new_allocator(should_clear_after_alloc=False)  # no page of it is touched for nothing
 
 MODES = {lib.CL_TRACE_OFF: "off", lib.CL_TRACE_SAMPLED: "sampled", lib.CL_TRACE_FULL: "full"}
 KINDS = {
@@ -38,6 +40,7 @@ KINDS = {
     lib.CL_TRACE_RAFT: "Raft",
     lib.CL_TRACE_RESP: "RESP",
     lib.CL_TRACE_BLOCKING: "blocking",
+    lib.CL_TRACE_LOG: "log",
 }
 WAITS = {
     lib.CL_TRACE_WAITS_OTHER: "other",
@@ -68,8 +71,8 @@ WAITS = {
 
 @dataclass(frozen=True)
 class Records:
-    """What was read: numpy arrays of `struct cl_trace_message`, `_wait`, `_core`, `_gap`, `_command` and `_sample`,
-    each ring's in order.
+    """What was read: numpy arrays of `struct cl_trace_message`, `_wait`, `_core`, `_gap`, `_command`, `_sample` and
+    `_burst`, each ring's in order.
 
     lost: as many had been overwritten; garbage: were no records."""
 
@@ -81,6 +84,7 @@ class Records:
     gaps: numpy.ndarray[Any, Any] = field(default_factory=lambda: _of(_no_lines(), lib.CL_TRACE_GAP))
     commands: numpy.ndarray[Any, Any] = field(default_factory=lambda: _of(_no_lines(), lib.CL_TRACE_COMMAND))
     samples: numpy.ndarray[Any, Any] = field(default_factory=lambda: _of(_no_lines(), lib.CL_TRACE_SAMPLE))
+    bursts: numpy.ndarray[Any, Any] = field(default_factory=lambda: _of(_no_lines(), lib.CL_TRACE_BURST))
 
 
 _STRUCTS = {
@@ -90,6 +94,7 @@ _STRUCTS = {
     lib.CL_TRACE_GAP: "struct cl_trace_gap",
     lib.CL_TRACE_COMMAND: "struct cl_trace_command",
     lib.CL_TRACE_SAMPLE: "struct cl_trace_sample",
+    lib.CL_TRACE_BURST: "struct cl_trace_burst",
 }
 
 
@@ -110,8 +115,8 @@ def records_of(raw: bytes, lost: int = 0, garbage: int = 0) -> Records:
     import numpy
 
     lines = numpy.frombuffer(raw, numpy.uint8).reshape(-1, lib.CL_TRACE_RECORD)
-    messages, waits, cores, gaps, commands, samples = (_of(lines, kind) for kind in _STRUCTS)
-    return Records(messages, waits, cores, lost, garbage, gaps, commands, samples)
+    messages, waits, cores, *others = (_of(lines, kind) for kind in _STRUCTS)
+    return Records(messages, waits, cores, lost, garbage, *others)
 
 
 class Raw(NamedTuple):
@@ -136,6 +141,13 @@ class RingCounts(NamedTuple):
     garbage: int
 
 
+def _is_ours(source: int) -> bool:
+    """Whether stamps of such a clock (CL_CLOCK_*) are those that this process would take."""
+    if source == lib.CL_CLOCK_VIRTUAL:
+        return False
+    return bool(lib.cl_tsc_is_fallback() == (source == lib.CL_CLOCK_MONOTONIC))
+
+
 class Segment:
     """A trace segment that is mapped read-only. Its number of a record is where `read` goes on; it begins with what the
     rings hold. fd: of the file; it is closed. Raises CorelaneError: it is none."""
@@ -157,7 +169,8 @@ class Segment:
         header = ffi.new("struct cl_trace_header *")
         ffi.memmove(header, self._memory.base, ffi.sizeof("struct cl_trace_header"))
         self.pid, self.rings, self.hz = int(header.pid), int(header.n_rings), int(header.hz)
-        self.base_tsc, self.base_ns = int(header.base_tsc), int(header.base_ns)
+        self._base = int(header.base_tsc), int(header.base_ns)
+        self._pairs = Pairs(self.hz) if _is_ours(int(header.source)) else None
         self.name = printable(bytes(ffi.buffer(header.name)).split(b"\0", 1)[0])
         self._next = ffi.new("uint64_t[]", self.rings)
         self._lost, self._garbage = ffi.new("uint64_t[]", self.rings), ffi.new("uint64_t[]", self.rings)
@@ -248,8 +261,19 @@ class Segment:
         return True
 
     def tsc_of(self, ns: int) -> int:
-        """The stamp of a time of CLOCK_MONOTONIC, or of the virtual clock."""
-        return self.base_tsc + (ns - self.base_ns) * self.hz // 10**9
+        """The stamp of a time of CLOCK_MONOTONIC, or of the virtual clock. Good to some 20 ns, for times since this was
+        made and, as far as NTP steers the machine's clock, for older ones."""
+        if self._pairs is not None:
+            return self._pairs.stamp_of(ns)
+        tsc, then = self._base
+        return tsc + (ns - then) * self.hz // 10**9
+
+    def ns_of(self, stamp: int) -> int:
+        """CLOCK_MONOTONIC in ns at a stamp, or the virtual clock's time: as good."""
+        if self._pairs is not None:
+            return self._pairs.ns_of(stamp)
+        tsc, then = self._base
+        return then + (stamp - tsc) * 10**9 // self.hz
 
     def _control(self) -> Any:
         at = ffi.cast("uint8_t *", self.base) + lib.CL_TRACE_CONTROL_OFFSET
@@ -275,12 +299,14 @@ class Segment:
 
     def read_raw(self, most: int | None = None) -> Raw:
         """The same, for who looks at it later, or not at all."""
+        if self._pairs is not None:
+            self._pairs.look()
         lost, garbage = sum(self._lost), sum(self._garbage)
         times = 3 * lib.CL_TRACE_MAX_RECORDS // _AT_ONCE  # a writer that is faster ends it, too
         if most is not None:
             self._pass_over(most // self.rings)
             times = 1 + most // self.rings // _AT_ONCE
-        room, parts = ffi.new("uint8_t[]", _AT_ONCE * lib.CL_TRACE_RECORD), []
+        room, parts = _unfilled("uint8_t[]", _AT_ONCE * lib.CL_TRACE_RECORD), []
         for ring in range(self.rings):
             for _ in range(times):
                 before = int(self._next[ring])

@@ -18,16 +18,24 @@ LIMIT_FORMS = '"1ms", "p99=50us", or with a service in front "udp:9000:p99=50us"
 
 _MAX_U32 = 2**32 - 1
 _LIMIT = re.compile(
-    r"(?:(udp|tcp|raft|resp|blocking):(\d{1,5}):)?(?:p(\d{1,2}(?:\.\d{1,3})?)=)?(\d{1,9}(?:\.\d{1,9})?)(ns|us|ms|s)",
+    r"(?:(udp|tcp|raft|resp|blocking|log):(\d{1,5}):)?(?:p(\d{1,2}(?:\.\d{1,3})?)=)?(\d{1,9}(?:\.\d{1,9})?)(ns|us|ms|s)",
     re.IGNORECASE,
 )
-_SERVICES = {"udp": "UDP", "tcp": "TCP", "raft": "Raft", "resp": "RESP", "blocking": "blocking"}  # as Segment has them
+_SERVICES = {  # as Segment has them
+    "udp": "UDP",
+    "tcp": "TCP",
+    "raft": "Raft",
+    "resp": "RESP",
+    "blocking": "blocking",
+    "log": "log",
+}
 _US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 
 
 @dataclass(frozen=True)
 class Limit:
-    """text: as it was given. service: its name ("UDP 9000"), "": each. quantile: 0.99 of p99; None: every request."""
+    """text: as it was given. service: its name ("UDP 9000"), "": each, but for logs. quantile: 0.99 of p99; None: every
+    request."""
 
     text: str
     service: str

@@ -9,6 +9,7 @@ one, from what its kthreads write down (runtime/trace.h); `last` what was kept w
     spans.py       the same records as spans of OpenTelemetry
     views.py       what is said of either: the slowest; --blame
     neighbours.py  who else had their CPUs and cores, for blame
+    calling.py     their system calls (--system-calls)
     profiling.py   where their handlers were (--profile); flame.py: the same as a graph
     timeline.py    the same records as trace events
     output.py      the file for Perfetto
@@ -67,6 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of requests: sample for so long where their handlers are, and say what slow ones do that others do not",
     )
     parser.add_argument(
+        "--system-calls",
+        action="store_true",
+        help="of requests: time the system calls of their handlers (root; each call takes longer meanwhile)",
+    )
+    parser.add_argument(
         "--flame",
         type=Path,
         metavar="FILE.html",
@@ -96,6 +102,7 @@ def run(options: argparse.Namespace) -> int:
         raise WrongUsage("--flame", "nothing is sampled", "give --profile S, too")
     live = options.app is not None or options.pid is not None
     of_requests = {"--profile": options.profile is not None, "--otlp": options.otlp is not None}
+    of_requests["--system-calls"] = options.system_calls and not options.kept
     of_requests["--blame"] = options.blame and not options.kept
     for flag, given in of_requests.items():
         if given and not live:

@@ -15,6 +15,7 @@ from ...libos.trace import faults
 from ...libos.trace.others import Others
 from ...libos.trace.pieces import arrays, joined, number
 from ...libos.trace.stages import table
+from ...libos.trace.systemcalls import array_of
 from ...runtime import control, perf
 from ...runtime.errors import CorelaneError
 from ...runtime.paths import default_socket
@@ -22,6 +23,7 @@ from ...runtime.trace import Segment
 from ...runtime.tracing import TRACE_MODES
 from ..watch import snapshot
 from . import recording, spans, timeline
+from .calling import Calling
 from .moves import Beside
 from .neighbours import Neighbours
 from .output import Output
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from ...runtime.trace import Records
 
 T = TypeVar("T")
-Also = Beside | Profiling | Neighbours | None
+Also = Beside | Profiling | Neighbours | Calling | None
 
 LOOK_S = 0.02  # a ring of 4096 records holds 0.5 ms of the most that one kthread handles, if all is written down
 TELL_S = 1.0
@@ -53,17 +55,21 @@ def run(options: argparse.Namespace) -> int:
             if options.profile is not None
             else nullcontext() as profiling,
             Neighbours(segment, options.socket) if options.blame or options.json else nullcontext() as near,
+            _calling(segment, deadline) if options.system_calls else nullcontext() as calling,
         ):
             quiet = options.json or options.blame or options.profile is not None
             seconds = options.seconds if options.profile is None else options.profile
-            records = record(segment, seconds, 0 if quiet else options.slowest, [beside, profiling, near])
+            records = record(segment, seconds, 0 if quiet else options.slowest, [beside, profiling, near, calling])
             others = near.others() if near else Others()
             names = segment.services()
-            seen = table(records, names, segment.hz, faults.cost_us())
+            calls = None if calling is None else array_of(calling.found, segment.tsc_of)
+            seen = table(records, names, segment.hz, faults.cost_us(), calls)
             document = document_of(segment, records, seen, options.slowest, others)
             document |= {"rings": [ring._asdict() for ring in segment.counts()]}
+            if calling:
+                document |= {"system_calls": len(calling.found), "system_calls_lost": calling.lost}
             if options.otlp is not None:
-                clock = spans.Clock(segment.base_tsc, segment.base_ns, segment.hz)
+                clock = spans.Clock(segment.ns_of)
                 sent = spans.send(options.otlp, records, names, segment.pid, segment.name, clock)
                 document |= {"spans_of": sent}
             if profiling:
@@ -72,7 +78,8 @@ def run(options: argparse.Namespace) -> int:
                 failed = out.write(_events(records, names, segment.hz, beside))
                 document |= {"out": str(options.out)} if failed is None else {}
             text = json.dumps(document) if options.json else render(document, seen, options.blame, others)
-            print("\n".join([text, *(profiling.lines if profiling and not options.json else [])]), flush=True)
+            more = [*([calling.line] if calling else []), *(profiling.lines if profiling else [])]
+            print("\n".join([text, *([] if options.json else more)]), flush=True)
     finally:
         if out is not None:
             out.close()
@@ -125,6 +132,10 @@ def once_there(ask: Callable[[], T], deadline: float) -> T:
 
 def _profiling(segment: Segment, seconds: float, deadline: float) -> Profiling:
     return Profiling(segment, once_there(lambda: perf.kthreads_of(segment.pid), deadline), seconds)
+
+
+def _calling(segment: Segment, deadline: float) -> Calling:
+    return Calling(once_there(lambda: perf.kthreads_of(segment.pid), deadline))
 
 
 def _pid(options: argparse.Namespace) -> int:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...libos.trace import bursts
 from ...libos.trace.commands import NEVER
-from ...libos.trace.stages import WINDOWS
+from ...libos.trace.stages import windows
 from ...runtime.errors import CorelaneError
 from ...runtime.trace import WAITS, Records
 from ..telemetry import INSTALL, endpoint
@@ -28,15 +29,14 @@ AT_ONCE = 512  # spans of a request to the collector
 
 class Clock:
     """Times since 1970 in ns of stamps: what the machine's clock says now, and no step of it in between. Stamps that
-    cannot be have the first or the last time that OTLP can tell (fixed64)."""
+    cannot be have the first or the last time that OTLP can tell (fixed64). ns_of: CLOCK_MONOTONIC at a stamp."""
 
-    def __init__(self, base_tsc: int, base_ns: int, hz: int) -> None:
-        self._base_tsc, self._base_ns, self._hz = base_tsc, base_ns, hz
+    def __init__(self, ns_of: Callable[[int], int]) -> None:
+        self._ns_of = ns_of
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
 
     def ns(self, tsc: int) -> int:
-        ns = self._epoch_ns + self._base_ns + (tsc - self._base_tsc) * 10**9 // self._hz
-        return min(max(ns, 0), 2**64 - 1)
+        return min(max(self._epoch_ns + self._ns_of(tsc), 0), 2**64 - 1)
 
 
 def send(url: str, records: Records, names: Sequence[str], pid: int, app: str, clock: Clock) -> int:
@@ -73,10 +73,12 @@ def spans(records: Records, names: Sequence[str], pid: int, app: str, clock: Clo
         waits.setdefault(int(wait["id"]), []).append(wait)
     commands = {int(command["id"]): command for command in records.commands}
     out: list[ReadableSpan] = []
-    for message in records.messages:
+    behind = (ticks.tolist() for ticks in bursts.behind(records))
+    for message, in_ring, given in zip(records.messages, *behind, strict=True):
         number, service = int(message["id"]), int(message["service"])
         name = names[service] if service < len(names) else f"service {service}"
-        out += _request(message, name, pid, resource, waits.get(number, ()), commands.get(number), clock)
+        stages = windows(message, in_ring, given)
+        out += _request(message, name, pid, resource, stages, waits.get(number, ()), commands.get(number), clock)
     return out
 
 
@@ -90,7 +92,14 @@ def _reached(command: Any, clock: Clock) -> list[Event]:
 
 
 def _request(
-    m: Any, name: str, pid: int, resource: Any, waits: Sequence[Any], command: Any, clock: Clock
+    m: Any,
+    name: str,
+    pid: int,
+    resource: Any,
+    stages: Sequence[tuple[str, int, int]],
+    waits: Sequence[Any],
+    command: Any,
+    clock: Clock,
 ) -> list[ReadableSpan]:
     from opentelemetry.sdk.trace import Event, ReadableSpan
     from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
@@ -107,9 +116,9 @@ def _request(
 
     told = {"corelane.kthread": int(m["kthread"]), "corelane.bytes": int(m["bytes"]), "corelane.id": f"{number:#x}"}
     # Ids of spans: the request's own, and below it by the stage. Bits 0 to 47 count messages (libos/trace/trace.c).
-    out = [span(name, number, begin, begin + int(m["sent"]), attributes=told, kind=SpanKind.SERVER)]
-    for row, (stage, first, last) in enumerate(WINDOWS, 1):
-        since, until = begin + (int(m[first]) if first else 0), begin + int(m[last])
+    out = [span(name, number, begin, begin + stages[-1][2], attributes=told, kind=SpanKind.SERVER)]
+    for row, (stage, first, last) in enumerate(stages, 1):
+        since, until = begin + first, begin + last
         if until > since:
             events = [
                 Event(

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...libos.trace import bursts
 from ...libos.trace.commands import NEVER
-from ...libos.trace.stages import STALLED, WINDOWS
+from ...libos.trace.stages import STALLED, WINDOWS, windows
 from ...libos.trace.stopped import AWAY, COLLECTS, NO_CPU, stops
 from ...runtime.trace import WAITS, Records
 from .output import FIRST_ROW
@@ -78,8 +79,9 @@ def events(records: Records, names: Sequence[str], hz: int, begin_tsc: int) -> I
         inside.setdefault(int(wait["id"]), []).extend(_wait(rows, wait))
     for command in records.commands:
         inside.setdefault(int(command["id"]), []).extend(_command(rows, command))
-    for message in records.messages:
-        yield from _stages(rows, message, inside.pop(int(message["id"]), ()))
+    behind = (ticks.tolist() for ticks in bursts.behind(records))
+    for message, in_ring, given in zip(records.messages, *behind, strict=True):
+        yield from _stages(rows, message, windows(message, in_ring, given), inside.pop(int(message["id"]), ()))
     for left in inside.values():  # of messages that were not read
         yield from left
 
@@ -167,13 +169,13 @@ def _stood_still(rows: _Rows) -> Iterator[Event]:
                 yield rows.between(reason, _STOPS, row, since, int(end), **part)
 
 
-def _stages(rows: _Rows, m: Any, inside: Sequence[Event]) -> Iterator[Event]:
+def _stages(rows: _Rows, m: Any, parts: Sequence[tuple[str, int, int]], inside: Sequence[Event]) -> Iterator[Event]:
     """A message, its stages in it, and in its handler what is inside of that."""
     kthread, begin, mark = int(m["kthread"]), int(m["begin"]), f"{int(m['id']):#x}"
-    came, sent = rows.part(rows.name(m), kthread, begin, begin + int(m["sent"]), mark)
+    came, sent = rows.part(rows.name(m), kthread, begin, begin + parts[-1][2], mark)
     yield came
-    for stage, first, last in WINDOWS:
-        since, until = begin + (int(m[first]) if first else 0), begin + int(m[last])
+    for stage, first, last in parts:
+        since, until = begin + first, begin + last
         if until > since and not m["flags"] & STALLED:
             counted = {"args": {"page faults": int(m["faults"])}} if stage == "handler" and m["faults"] else {}
             start, end = rows.part(stage, kthread, since, until, mark, **counted)

@@ -44,6 +44,8 @@ struct pcap_nic {
     pthread_t thread;
     bool stepped;           /* constant: by a virtual clock. Who polls writes the file, and there is no thread */
     int64_t wall_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, taken once: the file's times never step. Stepped: 0 */
+    int64_t steered_ns;     /* the recorder's: by how much NTP has moved CLOCK_MONOTONIC against the stamps' clock */
+    uint64_t last_ns;       /* the recorder's: times in the file do not go back */
     uint8_t *out;           /* the recorder's */
     uint32_t out_len;
     uint64_t written, file_bytes, failed_errno; /* writer: the recorder */
@@ -174,7 +176,8 @@ static bool write_oldest(struct pcap_nic *p)
     }
     if (!oldest)
         return false;
-    uint64_t ns = (uint64_t)(cl_tsc_to_ns(p->nic.clock, oldest->tsc) + p->wall_offset_ns);
+    uint64_t ns = (uint64_t)(cl_tsc_to_ns(p->nic.clock, oldest->tsc) + p->steered_ns + p->wall_offset_ns);
+    ns = p->last_ns = cl_max(ns, p->last_ns);
     struct cl_pcap_record r = {(uint32_t)(ns / 1000000000), (uint32_t)(ns % 1000000000), oldest->kept_bytes,
                                oldest->frame_bytes};
     put(p, &r, sizeof r);
@@ -194,10 +197,20 @@ static void sweep(struct pcap_nic *p)
         ;
 }
 
+/* A clock's rate is measured once: a capture of days would be seconds off. */
+static void follow_clock(struct pcap_nic *p)
+{
+    uint64_t tsc;
+    int64_t ns;
+    if (!cl_clock_pair(&tsc, &ns))
+        p->steered_ns = ns - cl_tsc_to_ns(p->nic.clock, tsc);
+}
+
 static void *recorder(void *arg)
 {
     struct pcap_nic *p = arg;
     for (;;) {
+        follow_clock(p);
         uint64_t wanted = cl_load_acquire(&p->flushes_wanted); /* acquire: what the asker saw recorded */
         bool stop = cl_load_acquire(&p->stop);
         sweep(p);
@@ -340,9 +353,10 @@ static const struct cl_nic_ops pcap_ops = {
 
 static int64_t wall_offset(void)
 {
-    struct timespec wall;
+    struct timespec wall, mono;
     clock_gettime(CLOCK_REALTIME, &wall);
-    return wall.tv_sec * 1000000000 + wall.tv_nsec - cl_tsc_to_ns(cl_clock_default(), cl_tsc());
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    return (wall.tv_sec - mono.tv_sec) * 1000000000 + wall.tv_nsec - mono.tv_nsec;
 }
 
 /* What holds frames from now on; -errno with one line in err. */

@@ -67,7 +67,10 @@ struct port_tx {
     uint32_t reclaimed; /* slots below are the pool's again */
     uint64_t rung;      /* the sleep of the loop in which we have rung the doorbell last */
     uint64_t frames, bytes, dropped_malformed, dropped_error, full, alloc_short, syscalls;
+    const struct cl_arena_kthread *lines;
+    struct cl_nic_tx_stamps stamps;
 };
+_Static_assert(CL_NIC_TX_STAMPS == CL_SHM_TX_STAMPS, "as many under way as the arena has room for");
 
 /* What a kthread that waits for its core keeps. */
 struct port_waiter {
@@ -163,6 +166,8 @@ unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
 void port_prepare(struct cl_nic *nic, unsigned queue);
 bool port_steering(struct cl_nic *nic, unsigned queue, uint32_t *number);
 bool port_may_be_anothers(const struct cl_frame *frame);
+struct cl_nic_tx_stamps *port_tx_stamps(struct cl_nic *nic, unsigned queue);
+unsigned port_tx_stamps_read(struct cl_nic *nic, unsigned queue, struct cl_nic_tx_stamp *out, unsigned n);
 unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 void port_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 struct cl_parker *port_parker(struct cl_nic *nic, unsigned queue);

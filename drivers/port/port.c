@@ -42,6 +42,8 @@ static void tx_sync(struct port *port, unsigned queue, struct port_tx *tx)
     tx->n_give_back = 0;
     tx->reclaimed = 0;
     tx->rung = 0;
+    tx->lines = lines;
+    tx->stamps.asked = tx->stamps.told = 0; /* what the old one has not told of is not known */
     cl_store_release(&tx->arena, now);
 }
 
@@ -247,18 +249,47 @@ static bool sendable(struct port_tx *tx, const struct cl_frame *f, uint32_t *off
     return true;
 }
 
+/* What the last descriptor of a burst is to say: there is never more under way than the arena has room for. */
+static inline uint64_t stamp_wanted(struct cl_nic_tx_stamps *s)
+{
+    bool wanted = s->wanted && s->asked - s->told < CL_NIC_TX_STAMPS;
+    s->wanted = s->stamped = 0;
+    return wanted ? CL_TX_STAMP : 0;
+}
+
+struct cl_nic_tx_stamps *port_tx_stamps(struct cl_nic *nic, unsigned queue)
+{
+    return &port_of(nic)->tx[queue].stamps;
+}
+
+unsigned port_tx_stamps_read(struct cl_nic *nic, unsigned queue, struct cl_nic_tx_stamp *out, unsigned n)
+{
+    struct port_tx *tx = &port_of(nic)->tx[queue];
+    struct cl_nic_tx_stamps *s = &tx->stamps;
+    uint32_t known = cl_load_acquire(&tx->lines->tx_stamped) - s->told; /* acquire: the stamps */
+    n = cl_min(n, cl_min(known, s->asked - s->told));
+    for (unsigned i = 0; i < n; i++, s->told++) {
+        const struct cl_arena_tx_stamp *of = &tx->lines->tx_stamps[s->told % CL_NIC_TX_STAMPS];
+        out[i] = (struct cl_nic_tx_stamp){.rang = s->rang[s->told % CL_NIC_TX_STAMPS],
+                                          .taken = cl_load_relaxed(&of->taken),
+                                          .given = cl_load_relaxed(&of->given)};
+    }
+    return n;
+}
+
 unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct port *port = port_of(nic);
     struct port_tx *tx = &port->tx[queue];
     tx_sync(port, queue, tx);
+    uint64_t stamp = stamp_wanted(&tx->stamps);
     if (cl_unlikely(cl_load_relaxed(&nic->gone)))
         return drop_all(port, tx, queue, frames, n);
     if (cl_unlikely(tx->ring.size - (tx->ring.tail - tx->reclaimed) < n))
         reclaim(tx, queue); /* a slot is free when its shadow is, too */
     uint32_t space = tx->ring.size - (tx->ring.tail - tx->reclaimed);
     unsigned take = cl_min(n, space);
-    uint64_t sent = 0, bytes = 0;
+    uint64_t sent = 0, bytes = 0, stamped = 0;
     for (unsigned i = 0; i < take; i++) {
         const struct cl_frame *f = &frames[i];
         uint32_t offset;
@@ -270,9 +301,14 @@ unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
         bool lent = buf < tx->arena->layout.n_rx;
         tx->shadow[tx->ring.tail & (tx->ring.size - 1)] = lent ? CL_SHM_NO_BUFFER : buf;
         uint32_t a = take_give_back(tx), b = take_give_back(tx);
-        cl_ring_push(&tx->ring, cl_tx_word(CL_TX_SEND, buf, offset, f->len), cl_tx_payload(a, b));
+        stamped = i + 1 == n ? stamp : 0; /* what is left goes by a doorbell of its own, and that is when it was sent */
+        cl_ring_push(&tx->ring, cl_tx_word(CL_TX_SEND, buf, offset, f->len), cl_tx_payload(a, b) | stamped);
         sent++;
         bytes += f->len;
+    }
+    if (cl_unlikely(stamped)) {
+        tx->stamps.stamped = 1;
+        tx->stamps.asked++;
     }
     cl_count(&tx->arena->counts[queue].returned, sent);
     cl_count(&tx->frames, sent);

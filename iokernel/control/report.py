@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
-import math
 import re
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import Any
 
 from ...drivers.nic.nic import Nic
 from ...runtime.errors import check
-from ...runtime.hist import Hist
+from ...runtime.hist import Hist, rank_of
 from .._native import ffi, lib
 from .moves import STEP_NAMES
 
@@ -112,16 +113,17 @@ def summary(hist: Any) -> dict[str, Any]:
     buckets_ns: [low, high, count] of each bucket with something in it, both bounds included, upwards; the counts add up
     to n. Percentiles are None in an empty one.
     """
-    if not hist or lib.cl_hist_count(hist) == 0:
-        return {"n": 0} | dict.fromkeys((*_MARKS, "max_us")) | {"sum_ns": 0, "buckets_ns": []}
-    seen = Hist.view(hist).snapshot()  # C goes on writing it
+    buckets = Hist.view(hist).buckets() if hist else []  # read once, for C goes on writing it
+    infinite = int(hist.infinite) if hist else 0
+    upto = list(accumulate([count for _, _, count in buckets]))
+    n = (upto[-1] if upto else 0) + infinite
 
-    def us(ns: float) -> float | None:
-        return round(ns / 1e3, 3) if seen.count and math.isfinite(ns) else None
+    def us(percent: float) -> float | None:
+        at = bisect_left(upto, rank_of(percent, n))
+        return round(buckets[at][1] / 1e3, 3) if at < len(upto) else None  # beyond: infinite, or there is none
 
-    marks = {name: us(seen.percentile(percent)) for name, percent in _MARKS.items()}
-    buckets = [list(bucket) for bucket in seen.buckets()]
-    return {"n": seen.count, **marks, "max_us": us(seen.max), "sum_ns": int(seen.ptr.sum), "buckets_ns": buckets}
+    marks = {name: us(percent) for name, percent in (*_MARKS.items(), ("max_us", 100.0))}
+    return {"n": n, **marks, "sum_ns": int(hist.sum) if n else 0, "buckets_ns": buckets}
 
 
 def app_cores(io: Any, app: int, name: str, age_s: float, managed: int) -> dict[str, Any]:

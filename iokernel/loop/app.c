@@ -112,6 +112,7 @@ static void make_kthreads(struct io_app *app)
         cl_ring_tx_init(&kt->rx, rx + (size_t)k * l->rx_slots, &lines[k].rx_head, l->rx_slots);
         cl_ring_rx_init(&kt->tx, tx + (size_t)k * l->tx_slots, &lines[k].tx_head, l->tx_slots);
         kt->park = &lines[k].park;
+        kt->lines = &lines[k];
         kt->app = app;
         kt->sampled = true;
     }

@@ -70,6 +70,7 @@ static void loop_remove(struct io_loop *loop, struct io_app *app)
         if (loop->touched[i]->app != app)
             loop->touched[keep++] = loop->touched[i];
     loop->n_touched = keep;
+    io_stamp_forget(loop, app);
     for (uint32_t u = 0; u < loop->n_uplinks; u++)
         for (uint32_t i = 0; i < loop->uplinks[u].n_staged; i++)
             if (loop->uplinks[u].owner[i] == app) {

@@ -11,6 +11,8 @@ CL_HOT bool io_round(struct io_loop *loop, uint64_t now)
     busy |= io_poll_handovers(loop);
     busy |= io_poll_apps(loop);
     io_flush_uplinks(loop);
+    if (cl_unlikely(loop->stamping != NULL))
+        io_stamp_given(loop);
     if (cl_unlikely(loop->io->config.n_loops > 1))
         io_wake_loops(loop);
     io_wake(loop, !busy);

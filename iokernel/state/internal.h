@@ -49,6 +49,13 @@ struct io_kthread {
     uint32_t sample_tail;
     uint64_t sample_tsc;
     struct io_member member; /* where cores are managed */
+    /* Descriptors with CL_TX_STAMP (switch/stamps.c): how many were taken, ever; of how many both stamps are told; of
+     * those between, `staging` are given on when the loop has sent `sent_by` frames. */
+    struct cl_arena_kthread *lines; /* in the arena */
+    uint32_t stamped, told, staging;
+    bool stamping; /* it is in the loop's list, and this is the next one there */
+    uint64_t sent_by;
+    struct io_kthread *next_stamping;
 };
 
 /* A registered application. Fields above `kthreads` are constant and may be read by every loop; the rest is the home
@@ -175,6 +182,7 @@ struct io_loop {
     struct io_cores cores; /* empty where cores are not managed */
 
     uint64_t now;                /* stamp at the start of the round */
+    struct io_kthread *stamping; /* whose frames were taken, and are perhaps not given on yet (switch/stamps.c) */
     const struct io_app *active; /* that last had work */
     uint64_t shared_until;       /* round until which several applications count as busy */
     uint64_t modest_until;       /* round until which one of them counts as not greedy */
@@ -346,6 +354,13 @@ const struct io_app *io_arp_target(struct io_loop *loop, const uint8_t *header, 
 void io_arp_reply(uint8_t *reply, const uint8_t *request, uint64_t mac);
 /* switch.c: frames from applications. */
 bool io_poll_apps(struct io_loop *loop);
+/* stamps.c: when frames that applications trace pass. */
+/* The loop has taken so many descriptors of k that ask for it. */
+void io_stamp_taken(struct io_loop *loop, struct io_kthread *k, uint32_t n);
+/* The round has flushed the uplinks: tell whose frames are given on. */
+void io_stamp_given(struct io_loop *loop);
+/* The application goes. */
+void io_stamp_forget(struct io_loop *loop, const struct io_app *app);
 /* deliver.c: where frames go. */
 /* Into this application's ring. */
 void io_deliver(struct io_loop *loop, struct io_app *app, const struct io_frame *f);

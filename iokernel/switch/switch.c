@@ -234,6 +234,7 @@ static CL_HOT bool poll_ring(struct io_loop *loop, struct io_app *app, struct io
 {
     struct cl_desc d[IO_BURST];
     bool any = false;
+    uint32_t stamps = 0;
     while (app->deficit > 0) {
         uint32_t want = cl_min((uint32_t)app->deficit / COST_FRAME + 1, (uint32_t)IO_BURST);
         unsigned n = cl_ring_pop(&k->tx, d, want);
@@ -246,6 +247,7 @@ static CL_HOT bool poll_ring(struct io_loop *loop, struct io_app *app, struct io
             if (cl_likely(kind == CL_TX_SEND)) {
                 if (cl_unlikely(!limits_open(app)))
                     break;
+                stamps += d[i].payload / CL_TX_STAMP & 1;
                 app->deficit -= send_one(loop, app, d[i].word, d[i].payload);
             } else if (kind == CL_TX_FREE) {
                 uint32_t buffer = (d[i].word >> 32) & 0xffffff;
@@ -268,6 +270,8 @@ static CL_HOT bool poll_ring(struct io_loop *loop, struct io_app *app, struct io
     }
     if (any) {
         k->heard = loop->now;
+        if (cl_unlikely(stamps))
+            io_stamp_taken(loop, k, stamps);
         cl_ring_publish(&k->tx); /* the frames are copied: the send buffers are the application's again */
     }
     return any;

@@ -303,6 +303,8 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
     for (unsigned i = 0; i < n; i++) {
         if (i == prepare_at)
             cl_nic_prepare(q->nic, q->index);
+        if (n > 1)
+            cl_nic_ahead(q->nic, q->index, i); /* one by one: this loop waits for nothing else */
         close_request(q, &reqs[i], reqs[i].reply_len);
     }
     if (gather)

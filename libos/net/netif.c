@@ -99,6 +99,7 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
         q->index = k;
         q->flush_at = 1;
         q->time = nif->clock->word;
+        q->stamps = nic->ops->tx_stamps ? nic->ops->tx_stamps(nic, k) : NULL;
         q->signals = nic->cores ? nic->cores->ops->signals(nic->cores, k) : &q->own_signals;
     }
     *out = nif;

@@ -101,6 +101,7 @@ struct cl_netq {
     uint64_t rang_ticks;                  /* spent in doorbells, where these are system calls (nic.h, tx_calls) */
     uint64_t served_from;                 /* stats.handled when that one's began */
     struct cl_tracer *trace;              /* of the kthread; NULL: it does not trace. Constant */
+    struct cl_nic_tx_stamps *stamps;      /* of the NIC's queue; NULL: it has none (nic.h). Constant */
     uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */
     struct cl_frame tx[CL_NETQ_TX];       /* to be sent */
     struct cl_frame spare[CL_NETQ_SPARE]; /* empty */

@@ -4,6 +4,27 @@
 #include <errno.h>
 #include <string.h>
 
+#define STAMPS_TOGETHER 32 /* a look costs as much as some records: what it looks at is in another core's cache */
+#define STAMPS_LATE_US 100
+
+/* A doorbell was rung at `now`, and of it or of others before it stamps are to come (nic.h): tell the tracer of those
+ * that have. */
+static CL_NOINLINE void tell_stamps(struct cl_netq *q, uint64_t now)
+{
+    struct cl_nic_tx_stamps *s = q->stamps;
+    struct cl_nic_tx_stamp known[2 * STAMPS_TOGETHER];
+    if (s->stamped)
+        s->rang[(s->asked - 1) % CL_NIC_TX_STAMPS] = now;
+    s->stamped = 0;
+    uint64_t age = now - s->rang[s->told % CL_NIC_TX_STAMPS];
+    if (q->trace->pending ||
+        (s->asked - s->told < STAMPS_TOGETHER && age < STAMPS_LATE_US * (uint64_t)q->nif->ticks_per_us))
+        return;
+    unsigned n = q->nic->ops->tx_stamps_read(q->nic, q->index, known, 2 * STAMPS_TOGETHER);
+    for (unsigned i = 0; i < n; i++)
+        cl_tracer_burst(q->trace, known[i].rang, known[i].taken, known[i].given);
+}
+
 /* What is sent leaves one by one while replies are rarer than one a microsecond, and CL_NETQ_FLUSH at a time when they
  * come faster: a doorbell costs a fence, and a reply that waits behind a slow handler would cost that handler's time.
  * Where a doorbell is a system call, handlers and connections decide by what waits: cl_netq_pace. */
@@ -15,6 +36,8 @@ void cl_netq_ring(struct cl_netq *q)
         uint64_t from = cl_unlikely(nic->tx_calls) ? cl_stamp(q->time) : 0;
         if (cl_unlikely(trace && trace->n_open))
             cl_tracer_rings(trace, from);
+        if (cl_unlikely(q->stamps && trace && cl_tracer_waits(trace)))
+            q->stamps->wanted = 1;
         unsigned n = q->n_tx, taken = nic->ops->tx_burst(nic, q->index, q->tx, n);
         cl_count(&q->stats.tx_frames, taken);
         if (cl_unlikely(taken < n))
@@ -29,6 +52,8 @@ void cl_netq_ring(struct cl_netq *q)
                 cl_tracer_sent(trace, now);
             else if (cl_unlikely(trace->n_open))
                 cl_tracer_close_open(trace);
+            if (cl_unlikely(q->stamps && q->stamps->asked != q->stamps->told))
+                tell_stamps(q, now);
             q->answered.shared = 0;
         }
         if (cl_unlikely(from))

@@ -44,6 +44,13 @@ static void answer_icmp(struct cl_netq *q, const struct cl_frame *f, const struc
     cl_count(&q->stats.answered, 1);
 }
 
+/* Whether an error is sent for what nobody is there for. To ourselves always, as by Linux (net/ipv4/icmp.c:
+ * icmpv4_xrlim_allow): it is no answer to others, and no more than we have sent. */
+static bool may_refuse(const struct burst *b, struct cl_icmp_limit *limit)
+{
+    return b->looped || cl_icmp_allow(limit, cl_sched_now_ns(b->q->nif->sched));
+}
+
 static void refuse_port(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_netq *q = b->q;
@@ -51,7 +58,7 @@ static void refuse_port(struct burst *b, const struct cl_frame *f, const struct 
     cl_netq_drop(q, CL_DROP_UDP_NO_PORT);
     if (info->broadcast)
         return;
-    if (!cl_icmp_allow(&q->icmp, cl_sched_now_ns(q->nif->sched)) || !cl_netq_take(q, &out)) {
+    if (!may_refuse(b, &q->icmp) || !cl_netq_take(q, &out)) {
         cl_count(&q->stats.icmp_rate_limited, 1);
         return;
     }
@@ -83,7 +90,7 @@ static void refuse_segment(struct burst *b, const struct cl_frame *f, const stru
     unsigned len = cl_tcp_reset(&q->nif->self, f->data, info, reset);
     if (len == 0)
         return;
-    if (!cl_icmp_allow(&q->resets, cl_sched_now_ns(q->nif->sched)) || !cl_netq_take(q, &out)) {
+    if (!may_refuse(b, &q->resets) || !cl_netq_take(q, &out)) {
         cl_count(&q->stats.tcp_rate_limited, 1);
         return;
     }
@@ -256,31 +263,48 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
     cl_netq_done(b->q, f);
 }
 
-/* Other kinds than those whose datagrams go to the inbox. */
-static CL_NOINLINE void to_other(struct burst *b, struct cl_rx_item *item, unsigned kind, const struct cl_rx_info *info)
+static inline struct cl_rx_item item_of(const struct burst *b, const struct cl_frame *f, struct cl_udp_socket *s,
+                                        const struct cl_rx_info *info)
 {
+    return (struct cl_rx_item){.frame = *f,
+                               .socket = s,
+                               .rx_tsc = b->rx_tsc,
+                               .l4 = info->l4,
+                               .payload_len = info->payload_len,
+                               .broadcast = info->broadcast,
+                               .looped = b->looped,
+                               .traced = b->traced};
+}
+
+/* Other kinds than those whose datagrams go to the inbox. */
+static CL_NOINLINE void to_other(struct burst *b, const struct cl_frame *f, struct cl_udp_socket *s, unsigned kind,
+                                 const struct cl_rx_info *info)
+{
+    struct cl_rx_item item = item_of(b, f, s, info);
     if (kind == CL_UDP_TYPED || kind == CL_UDP_ORDERED || kind == CL_UDP_BATCHES)
-        item->traced = cl_netq_draws(b->q);
+        item.traced = cl_netq_draws(b->q);
     if (kind == CL_UDP_TYPED)
-        to_type(b, item);
+        to_type(b, &item);
     else if (kind == CL_UDP_BATCHES)
-        to_batch(b, item);
+        to_batch(b, &item);
     else if (kind == CL_UDP_ORDERED && !b->looped && b->q->nif->n_queues == 1)
-        cl_ordered_put(b->q, item, &b->woken); /* there is nobody else */
+        cl_ordered_put(b->q, &item, &b->woken); /* there is nobody else */
     else if (kind == CL_UDP_ORDERED)
-        slow_frame(b, &item->frame, info); /* taken, or looped, before the port was bound (order.c): nobody listened */
+        slow_frame(b, f, info); /* taken, or looped, before the port was bound (order.c): nobody listened */
     else
-        to_socket(b, item, info);
+        to_socket(b, &item, info);
 }
 
 /* A request of a burst in parts. False: it is of the kthread's own. */
-static CL_NOINLINE bool put_apart(struct burst *b, struct cl_rx_item *item, const struct cl_rx_info *info)
+static CL_NOINLINE bool put_apart(struct burst *b, const struct cl_frame *f, struct cl_udp_socket *s,
+                                  const struct cl_rx_info *info)
 {
     struct cl_netq *q = b->q;
-    if (b->apart == b->room || cl_parts_is_own(q, &item->frame, info->l4, b->parts))
+    if (b->apart == b->room || cl_parts_is_own(q, f, info->l4, b->parts))
         return false;
-    item->traced = cl_netq_draws(q);
-    cl_inbox_put(q->parts.apart, b->apart++, item);
+    struct cl_rx_item item = item_of(b, f, s, info);
+    item.traced = cl_netq_draws(q);
+    cl_inbox_put(q->parts.apart, b->apart++, &item);
     return true;
 }
 
@@ -292,26 +316,19 @@ static CL_ALWAYS_INLINE void to_its_place(struct burst *b, const struct cl_frame
         /* Acquire: the socket's fields were written before it was published. */
         struct cl_udp_socket *s = cl_load_acquire(&nif->ports[udp->dst_port_be]);
         if (cl_likely(s != NULL)) {
-            struct cl_rx_item item = {
-                .frame = *f,
-                .socket = s,
-                .rx_tsc = b->rx_tsc,
-                .l4 = info->l4,
-                .payload_len = info->payload_len,
-                .broadcast = info->broadcast,
-                .looped = b->looped,
-                .traced = b->traced,
-            };
             /* Relaxed: a handler's kind never changes, and to a queue's socket its lock says what it is now. */
             unsigned kind = cl_load_relaxed(&s->kind);
             if (cl_unlikely(kind < CL_UDP_PLAIN || kind > CL_UDP_FOREIGN)) {
-                to_other(b, &item, kind, info);
+                to_other(b, f, s, kind, info);
                 return;
             }
             b->delivered++;
-            if (cl_unlikely(b->parts > 1) && put_apart(b, &item, info))
+            if (cl_unlikely(b->parts > 1) && put_apart(b, f, s, info))
                 return;
-            cl_inbox_put(b->q->inbox, b->queued++, &item);
+            uint64_t words[CL_RX_ITEM_WORDS];
+            cl_rx_words(words, f, s, b->rx_tsc,
+                        cl_rx_about(info->l4, info->payload_len, info->broadcast, b->looped, b->traced, false));
+            cl_inbox_put_words(b->q->inbox, b->queued++, words);
             return;
         }
     } else if (info->verdict == CL_RX_TCP && to_connection(b, f, info)) {

@@ -247,6 +247,7 @@ struct cl_sched {
     uint64_t fp_control;
     struct cl_work_source source;
     struct cl_cores *cores; /* NULL: nobody manages them */
+    struct cl_trace *trace; /* NULL: nothing is traced */
     uint64_t quantum_ticks; /* 0: none */
     const uint64_t *probe_word;
     uint64_t let_go_ticks;              /* CL_LET_GO_NS */

@@ -98,6 +98,7 @@ static void init_fields(struct cl_sched *s, const struct cl_sched_config *c)
     s->fp_control = cl_context_fp_control();
     s->has_source = c->source != NULL;
     s->cores = c->cores;
+    s->trace = c->trace;
     s->quantum_ticks = (uint64_t)cl_ns_to_ticks(s->clock, (int64_t)c->quantum_ns);
     s->let_go_ticks = (uint64_t)cl_ns_to_ticks(s->clock, CL_LET_GO_NS);
     s->linger_ticks = (uint64_t)cl_ns_to_ticks(s->clock, CL_LINGER_NS);

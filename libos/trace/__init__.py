@@ -5,6 +5,7 @@ numbers and lines, without I/O:
 
     stages.py   records as times of stages
     behind.py   requests that wait behind a long one: whose fault that is
+    systemcalls.py  those that handlers made, as stages
     blame.py    which stage makes the tail of a service
     pieces.py   records of several readings
     slo.py      whether requests break a limit of latency

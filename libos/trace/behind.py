@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .commands import BATCH, COMMIT, NEVER
 from .stages import FAULTS, QUEUED, RUNS, Stage, Table, places
+from .systemcalls import CALLS
 
 if TYPE_CHECKING:
     import numpy
@@ -35,7 +36,7 @@ def by_cause(one: Table) -> Table:
     stages = dict(one.stages)
     if len(messages) == 0:
         return one
-    parts = [path for path in (QUEUED, RUNS, FAULTS) if path in stages]
+    parts = [path for path in stages if path in (QUEUED, RUNS, FAULTS) or path[: len(CALLS)] == CALLS]
     own = numpy.sum([stages[path] for path in parts], axis=0)  # without what it stood still for
     # One that has waited has let others have the kthread.
     long = (messages["blocked"] == 0) & (own > LONG * numpy.quantile(own, 0.75))

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...runtime import syscalls
 from ...runtime._native import lib
 from ...runtime.trace import WAITS
+from . import systemcalls
 from .behind import by_cause
 from .causes import Cause, Slow, cause_of
 from .commands import COMMIT, OTHERS, last_nodes
@@ -167,6 +169,8 @@ def _evidence(one: Table, slow: Array, stage: Stage) -> tuple[str, ...]:
         if n := int((messages[field] > 0).sum()):
             total = int(messages[field].sum())
             lines.append(f"{text} since the slow one before: in {n} of {len(messages)}, {total} in all")
+    if one.calls is not None:
+        lines += systemcalls.lines_of(one.calls, messages["id"], stage, one.hz, syscalls.names())
     return (*lines, *_objects(one, messages, stage), *_nodes(one, messages, stage))
 
 

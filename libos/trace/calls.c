@@ -1,5 +1,5 @@
-/* Calls: what a handler takes in and somebody answers later. A message with one wait, which of a command of a group is
- * taken apart. See trace.h. */
+/* Calls: what a handler takes in and somebody answers later, and appends to a log. A message with one wait, which of a
+ * command of a group and of an append is taken apart. See trace.h. */
 #include "internal.h"
 
 /* Where a stage's end lies; one that was not reached is behind all. least: of the stage before it. */
@@ -46,14 +46,17 @@ void cl_tracer_put_call(struct cl_tracer *t, const struct cl_trace_call *c, cons
                              .start = c->begin,
                              .end = now,
                              .sent = c->leaves ? 0 : now,
-                             .flags = CL_TRACE_ANSWERED | CL_TRACE_FROM_KTHREAD,
+                             .flags = CL_TRACE_ANSWERED | CL_TRACE_FROM_KTHREAD | (c->failed ? CL_TRACE_ERROR : 0),
                              .service = c->service,
                              .shared = 1};
     if (stages) {
         put_stages(t, o.id, c->begin, stages);
         o.blocked = cl_trace_ticks(c->begin, now);
     } else {
-        cl_tracer_waited(t, &o, &w, now, now);
+        uint64_t ready = c->ready ? c->ready : now;
+        if (c->parts)
+            cl_tracer_parts(&w, c->parts, ready);
+        cl_tracer_waited(t, &o, &w, ready, now);
     }
     cl_tracer_message(t, &o, &e);
     if (!c->leaves && t->pending == 1 && !t->n_open) /* nobody else's doorbell is to come */

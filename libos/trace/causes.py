@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .commands import LEADER, OTHERS, OWN_LOG
 from .stages import FAULTS, QUEUED, RUNS, STOPPED, WIRE, Stage, Table
 from .stopped import AWAY, COLLECTS, NO_CPU
+from .systemcalls import CALLS
 
 if TYPE_CHECKING:
     import numpy
@@ -148,6 +149,10 @@ RULES: tuple[Rule, ...] = (
     (
         Cause("slow peer", "the peer takes no more: its window is closed"),
         lambda slow: slow.is_in((WIRE, "closed window")),
+    ),
+    (
+        Cause("system call", "their handlers are in the kernel, in a call of their own"),
+        lambda slow: slow.is_in(CALLS),
     ),
     (
         Cause("page faults", "handlers touch memory for the first time, page by page"),

@@ -22,6 +22,16 @@ void cl_tracer_put(struct cl_tracer *t, const void *record)
         cl_tracer_publish(t);
 }
 
+void cl_tracer_burst(struct cl_tracer *t, uint64_t rang, uint64_t taken, uint64_t given)
+{
+    uint32_t until = cl_trace_ticks(rang, taken);
+    cl_tracer_put(t, &(struct cl_trace_burst){.kind = CL_TRACE_BURST,
+                                              .kthread = (uint8_t)t->index,
+                                              .begin = rang,
+                                              .taken = until,
+                                              .given = cl_max(until, cl_trace_ticks(rang, given))});
+}
+
 void cl_tracer_settle(struct cl_tracer *t, uint64_t now)
 {
     for (uint32_t i = 0; i < t->pending; i++) {

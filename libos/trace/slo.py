@@ -2,7 +2,7 @@
 
 A limit of every request is broken by one that took longer. One of a percentile is looked at each time that there are
 enough requests which were drawn: so many that FEWEST of them may be above it. Slow ones that are kept besides would
-make each percentile bad.
+make each percentile bad. An append to a log is no request: a limit is of it if it names its service.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...runtime._native import lib
+from ...runtime.trace import KINDS
 from ...runtime.tracing import Limit
 from .blame import FEWEST
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     import numpy
 
     Array = numpy.ndarray[Any, Any]
+
+
+APPENDS = f"{KINDS[lib.CL_TRACE_LOG]} "
+"""With what the names of their services begin."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Watch:
         found = []
         for number in numpy.unique(messages["service"]):
             name = names[number] if number < len(names) else f"service {number}"
-            if self.limit.service in ("", name):
+            if self.limit.service == name or not (self.limit.service or name.startswith(APPENDS)):
                 mine = messages[messages["service"] == number]
                 judge = self._judge_each if self.limit.quantile is None else self._judge_percentile
                 found += [broken for broken in (judge(mine, name, mine["sent"] * (1e6 / hz)),) if broken is not None]

@@ -6,15 +6,16 @@ known of a stage's parts is left to one of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...runtime import syscalls
 from ...runtime._native import lib
 from ...runtime.trace import WAITS, Records, records_of
-from . import faults
+from . import bursts, faults, systemcalls
 from .commands import parts_of
-from .stopped import AWAY, Stood, piled_up, stops, taken, worked_off
+from .stopped import AWAY, NO_CPU, Stood, Stops, piled_up, stops, taken, worked_off
 
 if TYPE_CHECKING:
     import numpy
@@ -46,7 +47,7 @@ STALLED = getattr(lib, "CL_TRACE_STALLED", 0)
 class Table:
     """Messages and their stages. names: of services, by number. stages: of each path the times of all messages, in us;
     they add up to `total`. waits, commands: the records of their waits, and of commands of a group among them. stood:
-    those of times in which kthreads stood still, of all services."""
+    those of times in which kthreads stood still, of all services. calls: system calls of handlers."""
 
     messages: Array
     names: Sequence[str]
@@ -56,6 +57,7 @@ class Table:
     hz: int
     stood: Stood
     commands: Array = field(default_factory=lambda: records_of(b"").commands)
+    calls: Array | None = None
 
     def of_service(self, service: int) -> Table:
         """Of one service alone."""
@@ -72,18 +74,20 @@ class Table:
             self.hz,
             self.stood,
             self.commands[numpy.isin(self.commands["id"], ids)],
+            None if self.calls is None else self.calls[numpy.isin(self.calls["id"], ids)],
         )
 
 
-def table(records: Records, names: Sequence[str], hz: int, fault_us: float = 0.0) -> Table:
+def table(records: Records, names: Sequence[str], hz: int, fault_us: float = 0.0, calls: Array | None = None) -> Table:
     """The stages of all messages. hz: of their stamps. fault_us: what a page fault costs (faults.cost_us); 0: there is
-    no such stage."""
+    no such stage. calls: system calls (systemcalls.array_of); None: they are not known, and there is none either."""
     import numpy
 
     messages = records.messages
     us = 1e6 / hz
     stages: dict[Stage, Array] = {}
     why_stopped = stops(records)
+    called = None if calls is None else systemcalls.placed(messages, records.waits, calls)
     in_front = {reason: numpy.zeros(len(messages)) for reason in why_stopped}
     for name, first, last in WINDOWS:
         begin = messages[first].astype(float) if first else numpy.zeros(len(messages))
@@ -94,10 +98,13 @@ def table(records: Records, names: Sequence[str], hz: int, fault_us: float = 0.0
             waited = parts.pop(FOR_CORE, waited)
             if waited.any():
                 stages[STOPPED, AWAY] = stages.get((STOPPED, AWAY), 0.0) + waited * us
+            of_calls, asleep = _calls(messages, called, left, why_stopped) if called is not None else ({}, 0.0)
+            parts |= of_calls
+            left = left - sum(of_calls.values())
         else:
-            parts, left = {}, end - begin
+            parts, left, asleep = {}, end - begin, 0.0
         for reason, of in why_stopped.items():
-            known = waited if reason == AWAY else 0.0
+            known = waited if reason == AWAY else asleep if reason == NO_CPU else 0.0
             part = taken(messages, begin, end, of) - known
             if name == "inbox":  # those that had come meanwhile wait for each other
                 part = numpy.maximum(part, piled_up(messages, of))
@@ -114,10 +121,38 @@ def table(records: Records, names: Sequence[str], hz: int, fault_us: float = 0.0
         stages |= {path: ticks * us for path, ticks in parts.items()}
     for reason, ticks in worked_off(messages, why_stopped).items():
         _move_to(stages, reason, numpy.maximum(ticks - in_front[reason], 0) * us)
+    in_ring, given = bursts.behind(records)
+    if given.any():
+        stages[bursts.TX_RING], stages[bursts.TO_THE_NIC] = in_ring * us, (given - in_ring) * us
     _put_together(stages, shared(messages))
     _put_on_the_wire(stages, messages, records.waits)
     stood = Stood(records.cores, records.gaps)
-    return Table(messages, names, stages, messages["sent"] * us, records.waits, hz, stood, records.commands)
+    total = (messages["sent"] + given.astype(float)) * us
+    return Table(messages, names, stages, total, records.waits, hz, stood, records.commands, called)
+
+
+def _calls(messages: Array, called: Array, left: Array, why: Mapping[str, Stops]) -> tuple[dict[Stage, Array], Array]:
+    """Ticks of the system calls of each handler, by name; and those in which its thread had no CPU, which is the
+    call's doing. What else it stood still for meanwhile, it would have without the call. left: of the handler."""
+    import numpy
+
+    ends, asleep = called["ticks"], numpy.zeros(len(messages))
+    nothing, own = numpy.zeros(len(called)), called["ticks"].copy()
+    for reason, of in why.items():
+        stood = taken(called, nothing, ends, of)
+        if reason == NO_CPU:
+            numpy.add.at(asleep, called["row"], stood)
+        else:
+            own = numpy.maximum(own - stood, 0)
+    parts: dict[Stage, Array] = {}
+    known = syscalls.names()
+    for call in numpy.unique(called["call"]):
+        mine, times = called["call"] == call, numpy.zeros(len(messages))
+        numpy.add.at(times, called["row"][mine], own[mine])
+        times = numpy.minimum(times, left)
+        left = left - times
+        parts[systemcalls.stage_of(int(call), known)] = times
+    return parts, asleep
 
 
 def _move_to(stages: dict[Stage, Array], reason: str, more: Array) -> None:
@@ -130,6 +165,14 @@ def _move_to(stages: dict[Stage, Array], reason: str, more: Array) -> None:
             stages[name, "waits"] = stages[name, "waits"] - part
             stages[STOPPED, reason] = stages.get((STOPPED, reason), 0.0) + part
         more = more - part
+
+
+def windows(message: Any, in_ring: int, given: int) -> list[tuple[str, int, int]]:
+    """Its stages, each with the ticks after its begin that it is between. in_ring, given: of `bursts.behind`."""
+    sent = int(message["sent"])
+    known = [(name, int(message[first]) if first else 0, int(message[last])) for name, first, last in WINDOWS]
+    taken = sent + in_ring
+    return [*known, (bursts.TX_RING[0], sent, taken), (bursts.TO_THE_NIC[0], taken, sent + given)]
 
 
 def shared(messages: Array) -> Array:
@@ -206,8 +249,9 @@ def _handler(messages: Array, records: Records) -> tuple[dict[Stage, Array], Arr
         numpy.add.at(times, place[mine], waits["blocked"][mine].astype(float))
         times = numpy.minimum(times, left)
         left = left - times
-        if times.any():
-            stages["handler", f"wait: {WAITS.get(int(what), 'other')}"] = times
+        path = ("handler", f"wait: {WAITS.get(int(what), 'other')}")
+        of = _in_log(waits[mine], place[mine], times) if what == lib.CL_TRACE_WAITS_LOG else {(): times}
+        stages |= {(*path, *part): ticks for part, ticks in of.items() if ticks.any()}
     if left.any():
         other = stages.get(("handler", "wait: other"), numpy.zeros(len(messages)))
         stages["handler", "wait: other"] = other + left
@@ -216,6 +260,23 @@ def _handler(messages: Array, records: Records) -> tuple[dict[Stage, Array], Arr
     # A core that is lost in the middle shows as a wait for it where the uthread was switched away from; else not.
     runs = (messages["end"] - messages["start"]).astype(float) - messages["blocked"] - ready
     return stages, runs
+
+
+def _in_log(waits: Array, place: Array, times: Array) -> dict[Stage, Array]:
+    """Ticks of the parts of waits for a log, each of the message in row `place`, which add up to `times`. Of those that
+    say nothing of their flush, and what was cut off, are no part."""
+    import numpy
+
+    first, second, whole = (waits[field].astype(float) for field in ("first", "second", "blocked"))
+    known = first + second > 0
+    parts: dict[Stage, Array] = {}
+    ends = {"queued": first, "written": second, "acknowledged": numpy.where(known, whole - first - second, 0.0)}
+    for name, ticks in ends.items():
+        part = numpy.zeros(len(times))
+        numpy.add.at(part, place, ticks)
+        parts[name,] = numpy.minimum(part, times)
+        times = times - parts[name,]
+    return parts | {(): times}
 
 
 def _commands(messages: Array, commands: Array) -> dict[Stage, Array]:

@@ -1,5 +1,6 @@
 /* See trace.h. */
 #include "internal.h"
+#include "../../runtime/pages.h"
 #include "../../runtime/skew.h"
 
 #include <errno.h>
@@ -41,6 +42,7 @@ static void fill_header(struct cl_trace *trace, uint32_t records, const struct c
                                   .hz = clock->hz,
                                   .base_tsc = clock->base_tsc,
                                   .base_ns = clock->base_ns,
+                                  .source = clock->source,
                                   .total_bytes = (uint64_t)cl_trace_bytes(trace->n, records)};
     snprintf(h->name, sizeof h->name, "%s", name ? name : "");
 }
@@ -122,6 +124,7 @@ int cl_trace_new(const struct cl_trace_config *config, const struct cl_clock *cl
                                                    .n_services = 1};
     for (unsigned k = 0; k < trace->n; k++)
         init_tracer(trace, k, records, clock);
+    (void)cl_pages_fetch(trace->memory.base, (uint64_t)bytes); /* else the first lap pays, request by request */
     *out = trace;
     return 0;
 }
@@ -152,31 +155,50 @@ struct cl_tracer *cl_trace_tracer(struct cl_trace *trace, unsigned k)
     return trace ? &trace->tracers[k] : NULL;
 }
 
-uint16_t cl_trace_service_of(struct cl_trace *trace, uint16_t kind, uint16_t port)
+/* With the lock. */
+static uint16_t service_of(struct cl_trace *trace, uint16_t kind, uint16_t port)
 {
-    if (!trace)
-        return 0;
     struct cl_trace_control *c = control_of(trace);
     struct cl_trace_service *all = cl_trace_services_of(trace->memory.base);
     uint32_t i = 1;
-    pthread_mutex_lock(&trace->lock);
     while (i < c->n_services && !(all[i].kind == kind && all[i].port == port))
         i++;
     if (i == c->n_services && i < CL_TRACE_SERVICES) {
         char name[24];
-        static const char *const words[] = {[CL_TRACE_UDP] = "udp",
-                                            [CL_TRACE_TCP] = "tcp",
-                                            [CL_TRACE_RAFT] = "raft",
-                                            [CL_TRACE_RESP] = "resp",
-                                            [CL_TRACE_BLOCKING] = "blocking"};
+        static const char *const words[] = {
+            [CL_TRACE_UDP] = "udp",   [CL_TRACE_TCP] = "tcp",           [CL_TRACE_RAFT] = "raft",
+            [CL_TRACE_RESP] = "resp", [CL_TRACE_BLOCKING] = "blocking", [CL_TRACE_LOG] = "log"};
         const char *word = kind < sizeof words / sizeof words[0] && words[kind] ? words[kind] : "service";
         snprintf(name, sizeof name, "%s:%u", word, port);
         cl_tracer_latency_name(trace->latency, trace->n, (uint16_t)i, name);
         all[i] = (struct cl_trace_service){kind, port, 0};
         cl_store_release(&c->n_services, i + 1); /* release: the entry */
     }
-    pthread_mutex_unlock(&trace->lock);
     return i < CL_TRACE_SERVICES ? (uint16_t)i : 0;
+}
+
+uint16_t cl_trace_service_of(struct cl_trace *trace, uint16_t kind, uint16_t port)
+{
+    if (!trace)
+        return 0;
+    pthread_mutex_lock(&trace->lock);
+    uint16_t service = service_of(trace, kind, port);
+    pthread_mutex_unlock(&trace->lock);
+    return service;
+}
+
+uint16_t cl_trace_service_next(struct cl_trace *trace, uint16_t kind)
+{
+    uint16_t n = 1;
+    if (!trace)
+        return 0;
+    const struct cl_trace_service *all = cl_trace_services_of(trace->memory.base);
+    pthread_mutex_lock(&trace->lock);
+    for (uint32_t i = 1; i < control_of(trace)->n_services; i++)
+        n += all[i].kind == kind;
+    uint16_t service = service_of(trace, kind, n);
+    pthread_mutex_unlock(&trace->lock);
+    return service;
 }
 
 int cl_trace_set_mode(struct cl_trace *trace, uint32_t mode)
@@ -370,10 +392,11 @@ void cl_tracer_slow(struct cl_tracer *t, uint64_t took)
         t->slow_ticks = cl_max(t->slow_ticks, t->top[least_of(t)]);
 }
 
-/* Where a millisecond begins: below the slowest of the last one, if that was full; else lower each time. */
+/* Where a millisecond begins: below the slowest of the last one, if that was full; lower, if it was not. Anew, if two
+ * had none: what was slow before tells nothing of what is. */
 static uint64_t threshold(const struct cl_tracer *t, bool follows)
 {
-    if (!follows || t->slow_ticks == CL_TRACER_NEVER)
+    if (!follows || t->slow_ticks == CL_TRACER_NEVER || t->without > 1)
         return 0;
     return t->n_top == t->slowest ? t->slow_ticks / 4 * 3 : t->slow_ticks / 2;
 }
@@ -431,6 +454,7 @@ void cl_tracer_window(struct cl_tracer *t, uint64_t now)
     cl_store_relaxed(&t->look_at, t->ms_end);
     if (now < t->ms_end)
         return;
+    t->without = t->n_top ? 0 : t->without + 1;
     t->slow_ticks = mode == CL_TRACE_SAMPLED ? threshold(t, now - t->ms_end < t->ticks_per_ms) : CL_TRACER_NEVER;
     if (mode == CL_TRACE_FULL)
         t->left = -1;

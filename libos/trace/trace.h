@@ -50,7 +50,10 @@ struct cl_trace_call {
     uint64_t begin;
     uint16_t service, what; /* CL_TRACE_WAITS_* */
     bool leaves;            /* its answer is put for the next doorbell; else it is sent as far as is known */
+    bool failed;
     bool drawn;
+    uint64_t ready;        /* of one that a uthread waited for: when that was made ready; 0: now */
+    const uint64_t *parts; /* of the wait, as in cl_tracer_parts; NULL: it has none */
 };
 
 /* When a command of a group reached which stage, as stamps; 0: it did not. struct cl_trace_command says what they
@@ -163,6 +166,7 @@ struct cl_tracer {
     uint64_t ticks_per_ms, ms_end;
     const struct cl_trace_control *control;
     uint32_t slowest, n_top; /* of this millisecond: how many are wanted; found */
+    uint32_t without;        /* milliseconds in a row that had none */
     uint64_t top[CL_TRACER_SLOWEST];
     /* Gaps (gaps.c). */
     uint32_t looks;                              /* at the kernel's counters, that are left in this millisecond */
@@ -211,6 +215,8 @@ struct cl_tracer *cl_trace_tracer(struct cl_trace *trace, unsigned k);
 /* The entry of what answers on a port; 0 of a NULL trace, and if there is no room. The same answers twice. Any
  * thread. */
 uint16_t cl_trace_service_of(struct cl_trace *trace, uint16_t kind, uint16_t port);
+/* The same of what has no port: one more of its kind, which are numbered from 1 on. */
+uint16_t cl_trace_service_next(struct cl_trace *trace, uint16_t kind);
 /* What a kthread is answering: requests of a service that it has not counted yet (cl_tracer_served). */
 struct cl_trace_serving {
     uint64_t requests;
@@ -262,6 +268,9 @@ void cl_tracer_rings(struct cl_tracer *t, uint64_t at);
 void cl_tracer_close_open(struct cl_tracer *t);
 /* What waits for a doorbell is answered, at `now`, and has ended then, if it was not said; 0: none was rung. */
 void cl_tracer_sent(struct cl_tracer *t, uint64_t now);
+/* What was sent with the doorbell of `rang` was taken by the iokernel, and given on. While no record waits for a
+ * doorbell. */
+void cl_tracer_burst(struct cl_tracer *t, uint64_t rang, uint64_t taken, uint64_t given);
 /* Whoever may signal the process may have kthreads sampled from their start on. Before that; again does nothing.
  * -EBUSY: the signal is somebody else's; -ENOMEM. */
 int cl_trace_sample_by_signal(struct cl_trace *trace);
@@ -328,6 +337,18 @@ static inline void cl_tracer_poll(struct cl_tracer *t, uint64_t now, uint64_t si
     /* Relaxed: of this thread's signal handler. */
     if (cl_unlikely(now >= cl_load_relaxed(&t->look_at)))
         cl_tracer_window(t, now);
+}
+
+/* What begins outside of a poll, at a stamp that is returned; 0: it is not traced. Its kthread may be one that gets no
+ * messages: so the mode is looked at. */
+static inline uint64_t cl_tracer_begins(struct cl_tracer *t)
+{
+    if (t->mode == CL_TRACE_OFF && cl_load_relaxed(&t->control->mode) == CL_TRACE_OFF)
+        return 0;
+    uint64_t now = cl_tracer_stamp(t);
+    if (cl_unlikely(now >= cl_load_relaxed(&t->look_at))) /* relaxed: as in cl_tracer_poll */
+        cl_tracer_window(t, now);
+    return t->mode == CL_TRACE_OFF ? 0 : now;
 }
 
 /* One message more. Whether it is drawn. */

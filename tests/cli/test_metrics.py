@@ -32,6 +32,7 @@ def times(n: int) -> dict[str, Any]:
     return {"n": n, **marks, "sum_ns": 4900 * n, "buckets_ns": [[4800, 5000, n]] if n else []}
 
 
+NOBODY = 1 << 22  # no process: Linux' own limit
 STATS: dict[str, Any] = {
     "pid": 1,
     "socket": '/a "b"\\c\n',
@@ -43,6 +44,7 @@ STATS: dict[str, Any] = {
         {
             "name": "kv",
             "id": 1,
+            "pid": NOBODY,
             "rx_delivered": 5,
             "rx_dropped_ring_full": 2,
             "buffers_lent": 3,
@@ -50,7 +52,7 @@ STATS: dict[str, Any] = {
             "counters": {"published_s": 1.0, "values": {"handled": 6, "dropped_udp_checksum": 8, "items": 10}},
             "services": [{"name": "udp:11211", "requests": 9, "latency": times(7)}],
         },
-        {"name": "other", "id": 2, "rx_delivered": 1, "cores": None, "counters": None},
+        {"name": "other", "id": 2, "pid": NOBODY + 1, "rx_delivered": 1, "cores": None, "counters": None},
     ],
     "cores": {
         "cpus": [{"cpu": 1, "owner": None, "busy": False, "moves": 11}],

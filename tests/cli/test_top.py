@@ -12,10 +12,15 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corelane.cli import tables, top, watch
 from corelane.iokernel import Iokernel
+from corelane.iokernel.control.report import summary
+from corelane.runtime._native import lib
 from corelane.runtime.errors import CorelaneError
+from corelane.runtime.hist import Hist
 
 STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")
 MARKS = {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99, "p999_us": 0.999}
@@ -132,6 +137,23 @@ def test_percentiles_are_of_what_came_since():
     assert (
         watch.rates({**statistics(), "generation": 6}, later())["apps"][0]["cores"]["recent"]["detection"]["n"] == 1100
     )
+
+
+@given(st.lists(st.integers(0, 5000), max_size=60), st.lists(st.integers(0, 5000), max_size=60))
+def test_what_came_since_is_what_was_recorded_meanwhile(first, second):
+    hist = Hist(2)
+    hist.record_all(first)
+    before = summary(hist.ptr)
+    hist.record_all(second)
+    told = watch.since(before, summary(hist.ptr))
+    assert told["n"] == len(second)
+    if not second:
+        assert set(told.values()) == {0, None}
+        return
+    for name, part in (MARKS | {"max_us": 1.0}).items():
+        ns = sorted(second)[max(math.ceil(part * len(second)), 1) - 1]
+        bucket = lib.cl_hist_bucket(hist.ptr, ns)
+        assert ns / 1e3 <= told[name] <= lib.cl_hist_bucket_high(hist.ptr, bucket) / 1e3
 
 
 def test_an_application_that_came_since_has_counted_from_nothing():

@@ -33,14 +33,17 @@ def slow_lock(seed: int) -> Records:
 class Rings:
     """Stands for runtime.trace.Segment."""
 
-    mode, one_in, hz, base_tsc = "full", 1, HZ, 10**9
+    mode, one_in, hz = "full", 1, HZ
 
     def __init__(self, pid: int) -> None:
-        self.pid, self.name, self.closed, self.base_ns = pid, "kv", False, time.monotonic_ns()
+        self.pid, self.name, self.closed, self.began_ns = pid, "kv", False, time.monotonic_ns()
         self.parts = [slow_lock(1), slow_lock(2)]
 
     def services(self) -> list[str]:
         return NAMES
+
+    def ns_of(self, stamp: int) -> int:
+        return self.began_ns + (stamp - 10**9) * 10**9 // HZ
 
     def read_raw(self, most: int | None = None) -> Raw:
         return Raw(raw(self.parts.pop(0) if self.parts else Made(0, 1).records()), 0, 0)

@@ -25,6 +25,10 @@ def test_a_round_polls_those_who_have_something(c_program):
     assert c_program("tests/iokernel/switch/c/doorbells.c", one_thread=True)().endswith("ok\n")
 
 
+def test_frames_are_stamped_for_those_who_ask(c_program):
+    assert c_program("tests/iokernel/switch/c/stamps.c", one_thread=True)().endswith("ok\n")
+
+
 def test_loops_ports_and_attaching_again_under_stress(c_program, socket_path):
     run = c_program("tests/iokernel/switch/c/switch_stress.c")
     assert "arrived whole in 3 lives" in run(socket_path, "20000", timeout_s=100)

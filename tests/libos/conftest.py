@@ -60,6 +60,11 @@ class Served:
         """Statistics once a condition holds."""
         return self.runtime.wait_until(condition, 60.0)
 
+    def done_with(self, n: int) -> RuntimeStats:
+        """Statistics once n requests have left their handlers, or were dropped: `handled` counts them before."""
+        ends = ("replied", "unanswered", "handler_errors")
+        return self.settled(lambda s: sum(s.net[end] for end in ends) + sum(s.dropped.values()) == n)
+
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Served]]:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corelane.runtime.clock import Clock, Timeline, VirtualClock, default_clock, tsc
+from corelane.runtime.clock import Clock, Pairs, Timeline, VirtualClock, default_clock, tsc
 from corelane.runtime.errors import CorelaneError
 
 rates_hz = st.integers(10**6, 32 * 10**9)
@@ -68,6 +68,46 @@ def test_default_clock_is_one_for_all_threads():
 def test_stamps_go_forward():
     stamps = [tsc() for _ in range(10_000)]
     assert stamps == sorted(stamps)
+
+
+@given(st.lists(st.tuples(st.integers(1, 5 * 10**9), st.integers(-500, 500)), min_size=2, max_size=20), st.data())
+def test_pairs_follow_a_clock_that_is_steered(parts: list[tuple[int, int]], data: st.DataObject) -> None:
+    """A counter of 1 GHz, and a clock that runs some millionths faster or slower than it from look to look."""
+    pairs = Pairs(10**9)  # begins with what this machine says now
+    stamp, ns = 2**61, 2**60
+    seen = [(stamp, ns)]
+    pairs.saw(stamp, ns)
+    for ticks, ppm in parts:
+        stamp, ns = stamp + ticks, ns + max(ticks + ticks * ppm // 10**6, 1)
+        pairs.saw(stamp, ns)
+        seen.append((stamp, ns))
+    assert (pairs.stamp_of(ns), pairs.ns_of(stamp)) == (stamp, ns), "the last one is known"
+    (a, at_a), (b, at_b) = seen[-2:]
+    inside = data.draw(st.integers(a, b))
+    off = abs(pairs.ns_of(inside) - (at_a + (inside - a) * (at_b - at_a) // (b - a)))
+    assert off <= 2 + 2 * Pairs.APART_NS * 500 // 10**6, "wrong by what it was steered between looks that are kept"
+    assert abs(pairs.stamp_of(pairs.ns_of(inside)) - inside) <= 2
+    later = data.draw(st.integers(0, DAY_NS))
+    assert pairs.ns_of(stamp + later) == ns + later, "behind them the rate holds"
+
+
+def test_pairs_keep_one_a_second_and_the_last() -> None:
+    pairs = Pairs(10**9)
+    at = 2**60
+    for n in range(1000):
+        pairs.saw(2**60 + n * 10**7, at + n * 10**7)
+    assert len(pairs._times) <= 13
+    pairs.saw(2**60, at)  # nothing goes back
+    assert pairs.ns_of(2**60 + 999 * 10**7) == at + 999 * 10**7
+
+
+def test_a_pair_is_of_now() -> None:
+    before = tsc(), time.monotonic_ns()
+    pairs = Pairs(default_clock().hz)
+    after = tsc(), time.monotonic_ns()
+    hz = default_clock().hz
+    assert before[0] - hz // 1000 <= pairs.stamp_of(before[1]) <= after[0] + hz // 1000
+    assert before[1] - 10**6 <= pairs.ns_of(before[0]) <= after[1] + 10**6
 
 
 def test_fallback_counts_nanoseconds():

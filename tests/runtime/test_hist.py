@@ -47,6 +47,15 @@ def test_exact_totals(values):
     assert all(any(low <= v <= high for low, high, _ in h.buckets()) for v in values)
 
 
+def test_a_bucket_that_was_counted_before_the_max_was_noted_is_one():
+    h = Hist()
+    h.record_all(range(1, 2000))
+    h.ptr.max = 5
+    rows = h.buckets()
+    assert all(low <= high for low, high, _ in rows)
+    assert sum(n for _, _, n in rows) == 1999
+
+
 @given(st.integers(0, LIMIT), st.integers(1, 5))
 def test_buckets_tile_the_range(value, digits):
     h = Hist(digits)

@@ -24,6 +24,7 @@ ops = st.lists(
         st.tuples(st.just("push many"), st.integers(0, 100)),
         st.tuples(st.just("pop"), st.integers(0, 70)),
         st.tuples(st.just("peek"), st.integers(0, 70)),
+        st.tuples(st.just("look"), st.integers(0, 140)),
         st.tuples(st.just("publish"), st.just(0)),
     ),
     max_size=150,
@@ -37,6 +38,7 @@ SIGNATURES = {
     "ready": "bool(struct cl_ring_rx *)",
     "pop": "unsigned(struct cl_ring_rx *, struct cl_desc *, unsigned)",
     "peek": "unsigned(const struct cl_ring_rx *, struct cl_desc *, unsigned)",
+    "look": "bool(const struct cl_ring_rx *, unsigned, uint64_t *)",
     "publish": "void(struct cl_ring_rx *)",
     "phase": "uint64_t(uint32_t, uint32_t)",
 }
@@ -85,6 +87,10 @@ def test_matches_a_queue(api, size, start, ops):
         elif op == "peek":
             got = api.peek(ring.rx, ring.out, value)
             assert [(d.word, d.payload) for d in ring.out[0:got]] == list(waiting)[:value]
+        elif op == "look":
+            word = ffi.new("uint64_t *")
+            assert api.look(ring.rx, value, word) == (value < len(waiting))
+            assert value >= len(waiting) or word[0] == waiting[value][0]
         elif op == "pop":
             got = api.pop(ring.rx, ring.out, value)
             want = [waiting.popleft() for _ in range(min(value, len(waiting)))]

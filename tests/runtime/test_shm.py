@@ -19,10 +19,11 @@ def offset(struct: str, field: str) -> int:
 def test_lines_of_different_writers_are_apart():
     kthread = "struct cl_arena_kthread"
     of_application = [offset(kthread, f) // LINE for f in ("park", "rx_head", "signals")]
-    of_iokernel = [offset(kthread, f) // LINE for f in ("tx_head", "reserved_iokernel")]
-    assert len({*of_application, *of_iokernel}) == 5, "a line each"
+    of_iokernel = [offset(kthread, f) // LINE for f in ("tx_head", "reserved_iokernel", "tx_stamps")]
+    assert offset(kthread, "tx_stamped") // LINE == offset(kthread, "tx_head") // LINE, "both once a burst"
+    assert len({*of_application, *of_iokernel}) == 6, "a line each"
     assert not {n // 2 for n in of_application} & {n // 2 for n in of_iokernel}, "nor in one prefetched pair"
-    assert ffi.sizeof(kthread) == 512
+    assert ffi.sizeof(kthread) == 512 + lib.CL_SHM_TX_STAMPS * ffi.sizeof("struct cl_arena_tx_stamp")
     assert ffi.sizeof("struct cl_state_loop") == 128
     assert offset("struct cl_state_loop", "heartbeat_tsc") == LINE
 
@@ -69,7 +70,7 @@ def test_parts_follow_each_other_and_never_overlap(seed):
         a = made(**fields)
         assert lib.cl_shm_layout(a) == 0
         ends = [
-            a.lines_offset + fields["n_kthreads"] * 512,
+            a.lines_offset + fields["n_kthreads"] * ffi.sizeof("struct cl_arena_kthread"),
             a.rx_offset + fields["n_kthreads"] * fields["rx_slots"] * 16,
             a.tx_offset + fields["n_kthreads"] * fields["tx_slots"] * 16,
             a.buffers_offset + (fields["n_rx"] + fields["n_tx"]) * a.buffer_stride,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corelane.runtime._native import ffi, lib
+from corelane.runtime.clock import default_clock, tsc
 from corelane.runtime.errors import CorelaneError
 from corelane.runtime.trace import Segment, records_of
 
@@ -101,7 +103,7 @@ def test_records_come_once_by_ring_and_what_was_overwritten_is_told(written: Wri
     "wrong",
     [
         {"kind": 0},
-        {"kind": 9},
+        {"kind": lib.CL_TRACE_BURST + 1},
         {"id": 0},
         {"kthread": 64},
         {"service": 256},
@@ -325,6 +327,12 @@ def record(struct: str, kind: int, **fields: int) -> bytes:
             {"n": 1, "stands": 1},
             ({"n": 0}, {"n": lib.CL_TRACE_CHAIN + 1}, {"stands": 0}, {"begin": LATE}),
         ),
+        (
+            "cl_trace_burst",
+            lib.CL_TRACE_BURST,
+            {"begin": 10, "taken": 5, "given": 5},
+            ({"taken": 6}, {"begin": LATE}, {"kthread": 64}),
+        ),
     ],
 )
 def test_other_records_that_cannot_be_are_left_out(
@@ -336,7 +344,7 @@ def test_other_records_that_cannot_be_are_left_out(
     written.head(0, 1 + len(wrong))
     with written.open() as segment:
         seen = segment.read()
-    kinds = (seen.gaps, seen.waits, seen.commands, seen.cores, seen.samples)
+    kinds = (seen.gaps, seen.waits, seen.commands, seen.cores, seen.samples, seen.bursts)
     assert sum(map(len, kinds)) == 1
     assert seen.garbage == len(wrong)
 
@@ -382,6 +390,21 @@ def test_a_header_that_cannot_be_is_refused(written: Written, field: str, value:
     setattr(written.header, field, value)
     with pytest.raises(CorelaneError, match=said):
         written.open()
+
+
+@pytest.mark.parametrize("virtual", [False, True])
+def test_times_of_stamps_are_the_machines_of_now(written: Written, virtual: bool) -> None:
+    """What the header says is of long ago, and the clock has been steered since. A virtual clock has that alone."""
+    clock = default_clock()
+    written.header.hz = clock.hz
+    written.header.source = lib.CL_CLOCK_VIRTUAL if virtual else clock.ptr.source
+    written.header.base_tsc, written.header.base_ns = tsc(), time.monotonic_ns() - 10**10
+    with written.open() as segment:
+        before, ns, after = tsc(), time.monotonic_ns(), tsc()
+        segment.read()
+        off = 10 * clock.hz if virtual else 0
+        assert before - clock.hz <= segment.tsc_of(ns) - off <= after + clock.hz
+        assert abs(segment.ns_of(before) + (10**10 if virtual else 0) - ns) <= 10**9
 
 
 def test_a_header_that_changes_later_leads_nowhere(written: Written) -> None:

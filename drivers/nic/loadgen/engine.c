@@ -161,7 +161,7 @@ static int phase_measure(struct cl_loadgen *lg, const struct cl_loadgen_phase *p
         made[i].latency_long = cl_hist_new(CL_HIST_DIGITS, CL_HIST_LIMIT_NS);
     if (!made[i].latency || (lg->echo.items && !made[i].latency_long))
         return -ENOMEM;
-    if (phases[i].series) /* short: its few requests are not to wait for fresh pages */
+    if (phases[i].series) /* its requests are not to wait for fresh pages */
         memset(cl_hist_counts(made[i].latency), 0, made[i].latency->n_buckets * sizeof(uint64_t));
     return 0;
 }

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ....runtime.clock import monotonic_s
 from ....runtime.closing import Closing
 from ....runtime.errors import CorelaneError
 from ....runtime.options import Group, option
@@ -288,7 +289,7 @@ class Loadgen(Closing):
         first = next((i for i, phase in enumerate(self._phases) if phase.measured), 0)
         c = ffi.new("struct cl_loadgen_counts *")
         check(lib.cl_loadgen_counts(self.ptr, first, c), ffi.new("char[256]"), f"phase {first}")
-        return lib.cl_clock_tsc_to_ns(self._clock, c.start_tsc) / 1e9 if c.start_tsc else None
+        return monotonic_s(c.start_tsc) if c.start_tsc else None
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait for the end of the run.
@@ -345,8 +346,8 @@ class Loadgen(Closing):
 
     def begin(self, rate: float, seconds: float, warmup_s: float, windows: int) -> None:
         """As `run`, but for the waiting."""
-        # Of a series each: a short phase's few requests are not to wait for fresh pages of its histogram.
-        phases = [Phase(seconds / windows, rate, series=i if windows > 1 else 0) for i in range(1, windows + 1)]
+        # Of a series each: its requests are not to wait for fresh pages of its histogram.
+        phases = [Phase(seconds / windows, rate, series=i) for i in range(1, windows + 1)]
         if warmup_s > 0:
             phases.insert(0, Phase(warmup_s, rate, measured=False))
         self.start(phases)

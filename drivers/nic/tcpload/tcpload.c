@@ -163,8 +163,13 @@ static int phases_set(struct cl_tcpload *load, const struct cl_loadgen_phase *ph
         double hz = (double)load->clock->hz;
         made[i].end_tsc = (uint64_t)cl_ns_to_ticks(load->clock, (int64_t)phases[i].duration_ns);
         made[i].mean_gap = phases[i].rate > 0 ? (uint64_t)(hz / phases[i].rate * (1 << 24) + 0.5) : 0;
-        if (phases[i].measured && !(made[i].latency = cl_hist_new(CL_HIST_DIGITS, CL_HIST_LIMIT_NS)))
+        if (!phases[i].measured)
+            continue;
+        if (!(made[i].latency = cl_hist_new(CL_HIST_DIGITS, CL_HIST_LIMIT_NS)))
             return -ENOMEM;
+        /* Requests are not to wait for fresh pages: the kernel takes the server's CPU for each, too, if it is a thread
+         * of this process. */
+        memset(cl_hist_counts(made[i].latency), 0, made[i].latency->n_buckets * sizeof(uint64_t));
     }
     return 0;
 }

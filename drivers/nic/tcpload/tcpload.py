@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ....runtime.clock import monotonic_s
 from ....runtime.closing import Closing
 from ....runtime.errors import CorelaneError
 from ..._native import ffi, lib
@@ -187,7 +188,7 @@ class TcpLoad(Closing):
         """When the first measured phase of the run begins or began, as time.monotonic(); None: not known yet, as
         connections are still opened."""
         start_tsc = self._counts(next((i for i, phase in enumerate(self._phases) if phase.measured), 0)).start_tsc
-        return lib.cl_clock_tsc_to_ns(lib.cl_clock_default(), start_tsc) / 1e9 if start_tsc else None
+        return monotonic_s(start_tsc) if start_tsc else None
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait for the end of the run. timeout_s: by default the run's time and 30 s. Raises CorelaneError if

@@ -58,6 +58,23 @@ struct cl_nic_stats {
     uint64_t syscalls;             /* system calls made by rx_burst, tx_burst and wait */
 };
 
+/* For who traces: when bursts went on behind their doorbell. Private to the thread that sends on the queue. */
+#define CL_NIC_TX_STAMPS 128 /* bursts under way; a power of two */
+struct cl_nic_tx_stamps {
+    uint32_t asked;                  /* bursts of which that was asked, ever, modulo 2^32. Writer: tx_burst */
+    uint32_t told;                   /* and of which it is known. Writer: tx_stamps_read */
+    uint8_t wanted;                  /* the next tx_burst is to ask for it, if there is room. Writer: the sender */
+    uint8_t stamped;                 /* the last tx_burst has: its stamp goes to rang[(asked - 1) % CL_NIC_TX_STAMPS] */
+    uint64_t rang[CL_NIC_TX_STAMPS]; /* writer: the sender, of its own use */
+};
+
+/* Of one burst. */
+struct cl_nic_tx_stamp {
+    uint64_t rang;
+    uint64_t taken; /* out of the queue, by who polls it */
+    uint64_t given; /* by that one to its NIC, or whatever it is for */
+};
+
 struct cl_nic;
 
 struct cl_nic_ops {
@@ -90,6 +107,15 @@ struct cl_nic_ops {
      * it sends it back as it came, in its own buffer. Else he answers it. NULL for a NIC whose addresses have one
      * user. */
     bool (*may_be_anothers)(const struct cl_frame *frame);
+    /* The stamps of a queue, for the NIC's life; and what of them has become known since the last call, n at most, in
+     * order. NULL for a NIC of which nobody takes what was sent, or does not say when. By the thread that uses the
+     * queue. */
+    struct cl_nic_tx_stamps *(*tx_stamps)(struct cl_nic *nic, unsigned queue);
+    unsigned (*tx_stamps_read)(struct cl_nic *nic, unsigned queue, struct cl_nic_tx_stamp *out, unsigned n);
+    /* The caller works on a burst, has no use for the memory at this moment, and will ask for a burst again: send for
+     * the lines of the frame that waits `at` places behind the next one. A hint; NULL for devices that have no use for
+     * it. Another thread may receive on the queue meanwhile. */
+    void (*ahead)(struct cl_nic *nic, unsigned queue, unsigned at);
 };
 
 /* What every NIC begins with. Constant after creation. */
@@ -142,6 +168,12 @@ static inline const struct cl_clock *cl_nic_clock(const struct cl_nic *nic)
 static inline uint32_t cl_nic_stamp_offset(uint32_t len)
 {
     return (len + 7) & ~7u;
+}
+
+static inline void cl_nic_ahead(struct cl_nic *nic, unsigned queue, unsigned at)
+{
+    if (nic->ops->ahead)
+        nic->ops->ahead(nic, queue, at);
 }
 
 static inline void cl_nic_prepare(struct cl_nic *nic, unsigned queue)

@@ -64,6 +64,10 @@ struct cl_timeline {
 
 /* Measure a clock. Takes 2 to 10 ms, mostly asleep. -errno only if CLOCK_MONOTONIC cannot be read. */
 CL_API int cl_clock_calibrate(struct cl_clock *out);
+/* A stamp, and what CLOCK_MONOTONIC said then, give or take some 20 ns: the tightest of several readings. NTP steers
+ * CLOCK_MONOTONIC and a clock's rate is measured once, so an old clock is off by its age times some millionths: who
+ * compares stamps with times of the kernel takes pairs as he goes. -errno only if CLOCK_MONOTONIC cannot be read. */
+CL_API int cl_clock_pair(uint64_t *tsc, int64_t *ns);
 /* The process's clock, calibrated at the first call (thread-safe); never NULL. */
 CL_API const struct cl_clock *cl_clock_default(void);
 /* A virtual clock: a stamp is what *now_ns holds, and so is the time, in ns. The word is the caller's, who lets it only

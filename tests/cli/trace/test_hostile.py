@@ -26,6 +26,7 @@ KINDS = {
     lib.CL_TRACE_GAP: "cl_trace_gap",
     lib.CL_TRACE_COMMAND: "cl_trace_command",
     lib.CL_TRACE_SAMPLE: "cl_trace_sample",
+    lib.CL_TRACE_BURST: "cl_trace_burst",
 }
 MOST = int(lib.CL_TRACE_STAMP_MOST)
 EDGES = (0, 1, 2**31, 2**32 - 1, 2**32, MOST - 2**32, MOST - 1, 2**63, 2**64 - 1)
@@ -56,6 +57,8 @@ def one(kind: int, draw: random.Random) -> bytes:
     if kind == lib.CL_TRACE_GAP:
         made.how, made.gone = draw.randrange(1, 4), min(made.gone, made.end - made.begin)
         made.waited = min(made.waited, made.gone)
+    elif kind == lib.CL_TRACE_BURST:
+        made.taken, made.given = sorted((made.taken, made.given))
     elif kind == lib.CL_TRACE_COMMAND:
         made.flags = draw.randrange(4)
         made.gone, made.flush, made.written, made.durable = sorted(draw.choice((*EDGES[:4], 700)) for _ in range(4))
@@ -75,7 +78,11 @@ def kept(seed: int) -> Records:
 
 
 class Source:
-    pid, name, mode, one_in, hz, base_ns, base_tsc = 2**32 - 1, "liar", "full", 1, HZ, MOST - 1, 0
+    pid, name, mode, one_in, hz = 2**32 - 1, "liar", "full", 1, HZ
+
+    @staticmethod
+    def ns_of(stamp: int) -> int:
+        return int(MOST) - 1 + stamp * 10**9 // HZ
 
 
 @pytest.fixture(scope="module", params=range(6))
@@ -125,5 +132,5 @@ def test_they_are_sent_as_spans(seen: tuple[Records, Table]) -> None:
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
     records, _ = seen
-    clock = spans.Clock(Source.base_tsc, Source.base_ns, HZ)
+    clock = spans.Clock(Source.ns_of)
     assert encode_spans(spans.spans(records, NAMES, Source.pid, Source.name, clock)).SerializeToString()

@@ -108,6 +108,7 @@ def test_the_file_has_kthreads_stages_and_waits(traced: Any, tmp_path: Path) -> 
     made = Made(4, 1)
     made.us["blocked"][1] = 5
     made.what[1] = lib.CL_TRACE_WAITS_LOG
+    made.us["TX ring"][2] = 9
     made.gone.append((1, 10**9, 10**9 + 100))
     out = tmp_path / "trace.json"
     code, _ = traced(made.records(), words=("--out", str(out), "--json"))
@@ -121,7 +122,7 @@ def test_the_file_has_kthreads_stages_and_waits(traced: Any, tmp_path: Path) -> 
     assert len(ran) == 3, "one has waited, and was not there all the time"
     flows = [e for e in events if e["ph"] in "stf"]
     assert {e["id"] for e in flows} == {e["id2"]["local"] for e in events if e["ph"] == "b"}, "an arrow along each"
-    assert {"ring", "inbox", "handler", "reply", "wait: log", "core away"} <= set(names)
+    assert {"ring", "inbox", "handler", "reply", "wait: log", "core away", "TX ring"} <= set(names)
     assert min(e["ts"] for e in events if "ts" in e) == 0
 
 

@@ -67,7 +67,8 @@ def collector() -> Iterator[Collector]:
 
 
 def clock() -> spans.Clock:
-    return spans.Clock(10**9, time.monotonic_ns(), HZ)
+    began = time.monotonic_ns()
+    return spans.Clock(lambda tsc: began + (tsc - 10**9) * 10**9 // HZ)
 
 
 def test_a_request_is_a_span_and_its_stages_are_below_it(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,19 +76,21 @@ def test_a_request_is_a_span_and_its_stages_are_below_it(collector: Collector, m
     made = Made(5, 1)
     made.us["blocked"][2] = 40
     made.what[2] = lib.CL_TRACE_WAITS_MUTEX
+    made.us["TX ring"][3], made.us["to the NIC"][3] = 9, 2
     records, before = made.records(), time.time_ns()
     assert spans.send(collector.url, records, NAMES, 42, "kv", clock()) == 5
     assert set(collector.paths) == {"/v1/traces"}
-    assert len(collector.paths) == 4, "25 spans, 7 at a time"
+    assert len(collector.paths) == 4, "27 spans, 7 at a time"
     facts = {a.key: a.value for a in collector.resources[0].attributes}
     assert (facts["service.name"].string_value, facts["process.pid"].int_value) == ("kv", 42)
     requests = [span for span in collector.spans if not span.parent_span_id]
     assert [span.name for span in requests] == ["UDP 9000"] * 5
-    assert len({span.span_id for span in collector.spans}) == len(collector.spans) == 25
+    assert len({span.span_id for span in collector.spans}) == len(collector.spans) == 27
     for message, request in zip(records.messages, requests, strict=True):
         assert request.trace_id.hex() == trace_id(42, int(message["id"]))
         mine = [s for s in collector.spans if s.parent_span_id == request.span_id]
-        assert [s.name for s in mine] == ["ring", "inbox", "handler", "reply"]
+        behind = ["TX ring", "to the NIC"] if message["id"] == records.messages["id"][3] else []
+        assert [s.name for s in mine] == ["ring", "inbox", "handler", "reply", *behind]
         assert {s.trace_id for s in mine} == {request.trace_id}
         assert mine[0].start_time_unix_nano == request.start_time_unix_nano
         assert mine[-1].end_time_unix_nano == request.end_time_unix_nano

@@ -55,6 +55,19 @@ def test_the_hint_before_a_frame_changes_nothing_that_can_be_seen(queues):
         assert a.buffers_free == a.buffers
 
 
+@pytest.mark.parametrize("queues", [(1, 1), (1, 3), (3, 1)])
+def test_the_hint_about_frames_ahead_changes_nothing_that_can_be_seen(queues):
+    a, b = memory_link(queues=queues, ring_slots=4)
+    with a, b:
+        for waiting in (0, 1, 3, 4):
+            sent = [bytes([2, waiting, n]) * 20 for n in range(waiting)]
+            assert a.send(sent) == waiting
+            for at in range(9):  # beyond what waits, and beyond the ring
+                b.ptr.ops.ahead(b.ptr, 0, at)
+            assert [frame for queue in range(queues[1]) for frame in b.recv(queue=queue)] == sent
+        assert a.buffers_free == a.buffers
+
+
 def test_what_lies_in_the_rings_of_a_closed_end_is_not_lost():
     a, b = memory_link()
     with a, b:

@@ -17,7 +17,7 @@ from corelane.drivers._native import ffi, lib
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import BURST
 from corelane.drivers.nic.pcap import PcapNic, ReplayNic
-from corelane.runtime.clock import VirtualClock
+from corelane.runtime.clock import Clock, VirtualClock, default_clock, tsc
 from corelane.runtime.errors import CorelaneError
 
 
@@ -73,6 +73,18 @@ def test_both_directions_are_recorded(tmp_path, rng):
     assert times[-1] <= after + 10**6
     assert times == sorted(times)
     assert all(len(f) == n for _, f, n in records)
+
+
+def test_times_are_the_machines_also_where_a_clock_has_drifted(tmp_path):
+    path = tmp_path / "drifted.pcap"
+    drifted = Clock.from_hz(default_clock().hz, tsc(), time.monotonic_ns() - 10**10)
+    a, b = memory_link(clock=drifted)
+    before = time.time_ns()
+    with PcapNic(a, path) as nic, b:
+        nic.send([bytes(60)])
+        nic.flush()
+    times = [t for t, _, _ in read_pcap(path.read_bytes())]
+    assert before - 10**6 <= times[0] <= time.time_ns() + 10**6
 
 
 def test_closing_writes_everything(tmp_path):

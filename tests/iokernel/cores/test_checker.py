@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cltest.cores import Notes
 from cltest.moves import (
+    BLOCKED,
     CEDED,
     DIED,
     DONE,
@@ -38,12 +39,12 @@ GOOD = [
     Move(320, CPU, A, A, WOKEN),
     Move(330, CPU, A, A, DONE),
     Move(400, CPU, A, B, WANTED),
-    Move(430, CPU, B, B, INTERRUPTED),
-    Move(460, CPU, B, B, EVICTED),
+    Move(430, CPU, B, B, INTERRUPTED, about=A),
+    Move(460, CPU, B, B, EVICTED, about=A),
     Move(470, CPU, B, B, DONE),
     Move(500, CPU, B, A, WANTED),
     Move(510, CPU, A, A, DONE, leaving=1),
-    Move(530, CPU, A, A, CEDED),
+    Move(530, CPU, A, A, CEDED, about=B),
     Move(600, CPU, A, 0, LEFT),
 ]
 
@@ -88,8 +89,9 @@ def test_an_entry_that_is_missing_is_noticed_if_it_changed_the_owner(at: int) ->
         (Move(700, CPU, A, 0, WANTED), "an owner where there is none"),
         (Move(700, CPU, A, B, STALLED), "an owner where there is none"),
         (Move(700, CPU + 1, 0, 0, DIED), "an owner where there is none"),
-        (Move(700, CPU + 1, 0, 0, CEDED), "an owner before, though there was none"),
-        (Move(700, CPU + 1, 0, 0, INTERRUPTED), "an owner before, though there was none"),
+        (Move(700, CPU + 1, 0, 0, CEDED, about=A), "about nobody who had the core before"),
+        (Move(700, CPU + 1, 0, 0, INTERRUPTED, about=A), "about nobody who had the core before"),
+        (Move(700, CPU, A, A, EVICTED, about=A), "about nobody who had the core before"),  # it has it
         (Move(700, CPU + 1, 0, 0, WOKEN), "or nobody"),
         (Move(1, CPU, A, B, WANTED), "a stamp went back"),
         (Move(700, CPU, A, A, 99), "no such entry"),
@@ -167,15 +169,51 @@ def test_a_new_owner_that_goes_leaves_the_old_one_its_steps() -> None:
     moves = [Move(200, CPU, A, B, WANTED), Move(230, CPU, B, 0, LEFT, leaving=1)]
     assert spans_of(A, *moves)[0].end == FOR_EVER
     assert spans_of(B, *moves)[0].end == 230
-    assert spans_of(A, *moves, Move(240, CPU, 0, 0, CEDED))[0].end == 240
-    evicted = spans_of(A, *moves, Move(260, CPU, 0, 0, EVICTED))[0]
+    assert spans_of(A, *moves, Move(240, CPU, 0, 0, CEDED, about=A))[0].end == 240
+    evicted = spans_of(A, *moves, Move(260, CPU, 0, 0, EVICTED, about=A))[0]
     assert (evicted.end, evicted.evicted) == (FOR_EVER, True)
     assert spans_of(A, *moves, Move(250, CPU, 0, B, WANTED))[0].end == 250  # somebody has the core, so A had let go
     assert spans_of(A, moves[0], Move(230, CPU, B, 0, LEFT))[0].end == 230
 
 
+def test_who_did_not_begin_and_got_up_after_all_may_run_until_it_has_ceded() -> None:
+    moves = [Move(200, CPU, A, B, WANTED), Move(230, CPU, B, 0, STALLED, leaving=1)]
+    assert spans_of(B, *moves)[0].end == 230
+    assert spans_of(B, *moves, Move(240, CPU, 0, 0, CEDED, about=B))[0].end == 240
+    up = [*moves, Move(240, CPU, 0, 0, INTERRUPTED, about=B)]
+    assert spans_of(B, *up)[0].end == FOR_EVER
+    assert spans_of(B, *up, Move(250, CPU, 0, 0, CEDED, about=B))[0].end == 250
+    assert spans_of(B, *up, Move(260, CPU, 0, 0, EVICTED, about=B))[0].evicted
+
+
+def test_steps_are_taken_for_who_was_found_blocked_and_goes_on_when_others_have_had_its_core_since() -> None:
+    moves = [
+        Move(200, CPU, A, A, BLOCKED),
+        Move(210, CPU, A, B, WANTED),
+        Move(220, CPU, B, B, DONE),
+        Move(230, CPU, B, 0, LEFT),
+        Move(240, CPU, 0, B, WANTED),
+        Move(250, CPU, B, B, DONE),
+        Move(260, CPU, B, B, INTERRUPTED, leaving=1, about=A),
+        Move(270, CPU, B, B, CEDED, about=A),
+    ]
+    assert spans_of(A, *moves)[0].evicted_at == 210  # since then at what the kernel gives it
+    wrong = checked([*GOOD[:2], *moves[1:]])  # it was not found so
+    assert [fault.split(": ")[1] for fault in wrong.faults] == 2 * ["it is about nobody who had the core before"]
+
+
 def test_a_cpu_that_was_never_its_own() -> None:
     assert faults_of(A, (120, 150), cpu=CPU + 1)
+
+
+@pytest.mark.parametrize(("end", "wrong"), [(327, False), (350, True)])
+def test_who_gets_another_core_had_let_go_of_its_own_when_that_was_decided_not_when_the_round_began(
+    end: int, wrong: bool
+) -> None:
+    """It cedes in the middle of a round, which finds it so, and has another core for it."""
+    moves = [Move(200, CPU, A, B, WANTED), Move(300, CPU + 1, 0, A, WANTED, after=25)]
+    noted = np.array([(150, end, 9, CPU)], RUN)
+    assert bool(ran_unowned(noted, spans_of(A, *moves), (50, 700), GAP, SKEW)) == wrong
 
 
 def test_who_is_evicted_may_run_on_any_cpu_until_it_has_a_core_again() -> None:

@@ -66,7 +66,7 @@ def _held(serve: Serve, n: int, held_s: float = 0.0, **how: Any) -> tuple[list[l
     until = time.monotonic() + held_s
     wait_until(lambda: time.monotonic() >= until, 60, lambda: "time to pass")
     state[1] = 1
-    stats = served.settled(lambda s: s.net["handled"] + sum(s.dropped.values()) == 1 + n)
+    stats = served.done_with(1 + n)
     batches = _log(state)
     assert batches[0] == [HOLD], "who comes while nothing runs does not wait"
     assert (stats.net["batches"], stats.net["batched"]) == (len(batches), sum(map(len, batches)))

@@ -16,6 +16,8 @@ import pytest
 
 from corelane import libos
 from corelane.apps.echo import handler as echo_handler
+from corelane.drivers._native import ffi as nics
+from corelane.drivers.nic.memory import memory_link
 from corelane.libos._native import ffi, lib
 from corelane.libos.handlers.handlers import HandlerWarning
 from corelane.libos.numba import atomics, calls
@@ -53,6 +55,21 @@ def test_echo_does_not_answer_servers(serve: Serve, kind: str) -> None:
 def test_burst_handler_in_c(serve: Serve) -> None:
     served = serve(libos.c_handler(_address("cl_echo_burst"), 9000))
     assert served.ask(b"hello") == b"hello"
+
+
+def test_a_nic_is_told_of_the_frames_ahead_while_a_burst_is_answered() -> None:
+    places: list[int] = []
+    nic, end = memory_link((1, 1), ipv4=("10.0.0.1", "10.0.0.2"), ipv4_prefix=24)
+    with nic, end:
+        ops = nics.new("struct cl_nic_ops *", nic.ptr.ops[0])
+        told = nics.callback("void(struct cl_nic *, unsigned, unsigned)", lambda _nic, _queue, at: places.append(at))
+        ops.ahead, nic.ptr.ops = told, ops
+        with libos.Runtime(nic=nic, kthreads=1) as runtime:
+            runtime.bind(libos.c_handler(_address("cl_echo_burst"), 9000))
+            assert end.send([_request(b"?")] * 3) == 3  # before it looks, so that they are one burst
+            runtime.start()
+            runtime.wait_until(lambda s: s.net["replied"] == 3, 60.0)
+        assert places == [0, 1, 2]
 
 
 def test_ctypes_function_and_address(serve: Serve) -> None:

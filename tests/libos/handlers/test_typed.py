@@ -163,7 +163,7 @@ def _order_of(serve: Serve, classify: Any, targets_us: tuple[int, ...], kinds: l
     wait_until(lambda: state[0] == 1, 60, lambda: "the handler to hold the kthread")
     served.send(*[_request(bytes([kind, number])) for number, kind in enumerate(kinds)])
     state[1] = 1
-    served.settled(lambda s: s.net["handled"] == 1 + len(kinds))
+    served.done_with(1 + len(kinds))
     return [int(n) for n in state[3 : 3 + len(kinds)]], served.runtime
 
 

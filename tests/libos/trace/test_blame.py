@@ -50,6 +50,8 @@ CAUSES: dict[str, Stage] = {
     "log": ("handler", "wait: log"),
     "core": (STOPPED, AWAY),
     "reply": ("reply", "until sent"),
+    "TX ring": ("TX ring", "waits"),
+    "to the NIC": ("to the NIC", "until given"),
 }
 
 

@@ -77,6 +77,12 @@ def test_a_limit_is_of_the_service_that_it_names_or_of_each() -> None:
     assert judged(of_two, half) is None, "600 of each are not 1200 of one"
 
 
+@pytest.mark.parametrize(("text", "breaks"), [("1us", False), ("p99=1us", False), ("log:1:p99=100us", True)])
+def test_appends_are_held_to_a_limit_of_their_own_alone(text: str, breaks: bool) -> None:
+    broken = Watch(limit_of(text)).judge(slow(3000, 5, 0.1).records().messages, ["others", "log 1"], HZ)
+    assert (broken is not None) == breaks
+
+
 def test_a_message_of_a_service_without_a_name() -> None:
     made = Made(3, 1, service=9)
     broken = judged(Watch(limit_of("1ns")), made.records())

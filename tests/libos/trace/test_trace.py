@@ -3,7 +3,9 @@ known reason, in virtual time; and over the whole path, embedded and attached.""
 
 from __future__ import annotations
 
+import mmap
 import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy
 import pytest
+from cltest import pages
 from cltest.outside import CLIENT
 from cltest.packets import Host
 
@@ -20,7 +23,11 @@ from corelane.drivers.nic.memory import memory_link
 from corelane.libos import Trace
 from corelane.libos._native import lib
 from corelane.libos.numba import calls
+from corelane.libos.trace.bursts import TO_THE_NIC, TX_RING
+from corelane.libos.trace.pieces import joined
 from corelane.libos.trace.stages import TOGETHER, Table, table
+from corelane.runtime import clock
+from corelane.runtime._native import ffi
 from corelane.runtime.errors import ConfigError, CorelaneError
 from corelane.runtime.trace import Records, Segment, close_all, records_of
 
@@ -77,6 +84,8 @@ def test_a_delay_is_in_the_stage_that_made_it(staged: tuple[str, Table], service
     mode, seen = staged
     where = TOGETHER if mode == "sampled" and service == 4 else WHERE[service]
     late = slow(seen, service, 40 if mode == "full" and service == 1 else 20)
+    if service == 5:
+        assert set(late.waits["what"]) == {lib.CL_TRACE_WAITS_YIELD}
     assert numpy.allclose(late.stages[where], DELAY_US, atol=0.3)
     for path, times in late.stages.items():
         assert path == where or times.max() < 0.3, path
@@ -111,7 +120,8 @@ def test_stages_add_up_and_rise(staged: tuple[str, Table]) -> None:
     assert all(times.min() >= 0 for times in seen.stages.values())
     assert len(numpy.unique(seen.messages["id"])) == len(seen.messages)
     assert bool((seen.messages["flags"] & lib.CL_TRACE_FROM_KTHREAD).all()), "this NIC has no stamps"
-    assert len(seen.messages) == 1040 if mode == "full" else len(seen.messages) < 300
+    most = 1040 if mode == "full" else 1040 * 4 // 5  # 5 come in a ms; the 4 slowest
+    assert len(seen.messages) == most if mode == "full" else len(seen.messages) < most
 
 
 def own(name: str) -> Segment:
@@ -123,6 +133,15 @@ def own(name: str) -> Segment:
     return mine[0]
 
 
+@pytest.mark.parametrize("mode", ["full", "sampled"])
+def test_no_request_waits_for_a_page_of_a_ring_that_is_written_for_the_first_time(serve: Any, mode: str) -> None:
+    serve(echo_handler("c"), name=f"fresh-{mode}", trace=mode)
+    with own(f"fresh-{mode}") as segment:
+        memory = segment._memory
+        assert memory.bytes > 50 * mmap.PAGESIZE
+        assert pages.missing(int(ffi.cast("uintptr_t", memory.base)), memory.bytes) == 0
+
+
 def read(segment: Segment, runtime: Any, n: int) -> Records:
     """The records of n requests that were answered. Their doorbell may be rung in another moment: it is waited for."""
     found: list[Records] = []
@@ -132,8 +151,7 @@ def read(segment: Segment, runtime: Any, n: int) -> Records:
         return sum(len(part.messages) for part in found) >= n
 
     runtime.wait_until(all_there, 60.0)
-    parts = (numpy.concatenate([getattr(p, kind) for p in found]) for kind in ("messages", "waits", "cores"))
-    return Records(*parts, 0, sum(p.garbage for p in found))
+    return joined(found)
 
 
 @pytest.mark.parametrize("kind", ["c", "numba", "python"])
@@ -141,6 +159,7 @@ def test_each_kind_of_handler_is_written_down(serve: Any, kind: str) -> None:
     served = serve(echo_handler(kind), name=f"traced-{kind}", trace="full")
     with own(f"traced-{kind}") as segment:
         assert (segment.mode, segment.one_in, segment.rings) == ("full", 1, 1)
+        assert segment.apart_ns is not None, "measured before kthreads run"
         segment.read()  # and nothing before
         for n in range(1, 6):
             served.ask(b"x" * n)
@@ -267,3 +286,41 @@ def test_an_iokernel_is_told_of_requests_and_their_latency(outside: Any) -> None
         (app,) = kernel.stats()["apps"]
         assert 0 < app["services"][0]["latency"]["p50_us"] < 60e6
         runtime.stop()
+
+
+def test_what_an_answer_waits_for_behind_its_doorbell_are_stages(outside: Any) -> None:
+    """The iokernel's loop is the test's. Each answer is taken late, by a time that begins when its doorbell is known to
+    have been rung. A round is of one moment, so there is nothing between the ring and the NIC."""
+    wire, path, start = outside
+    late_s, asks = 0.002, 12  # each is told of with the next one, which comes long after
+    kernel = start(manual_hz=clock.default_clock().hz)
+    with libos.Runtime(path, name="taken-late", trace="full") as runtime, own("taken-late") as segment:
+        runtime.bind(echo_handler("c"))
+        runtime.start()
+        server, found = Host(runtime.mac, runtime.address), [segment.read()]
+
+        def answers(n: int) -> bool:
+            found.append(segment.read())
+            return sum(len(part.messages) for part in found) == n
+
+        def leaves(payload: bytes) -> bool:
+            kernel.step(clock.tsc())
+            return any(frame.endswith(payload) for frame in wire.nic.recv())
+
+        for n in range(1, asks + 1):
+            payload = b"ask" + bytes([n]) * 40
+            wire.nic.send(CLIENT.datagram(server, payload))
+            kernel.step(clock.tsc())
+            runtime.wait_until(lambda _, n=n: answers(n), 60.0)
+            time.sleep(late_s)
+            runtime.wait_until(lambda _, payload=payload: leaves(payload), 60.0)
+        records, services, hz = joined(found), segment.services(), segment.hz
+        runtime.stop()
+    seen = table(records, services, hz)
+    known = seen.stages[TX_RING] > 0
+    assert (len(known), records.garbage) == (asks, 0)
+    assert len(records.bursts) == known.sum() >= asks - 2, "that of the last doorbell is not told yet"
+    assert (seen.stages[TX_RING][known] >= late_s * 0.9e6).all()
+    assert not seen.stages[TO_THE_NIC].any()
+    assert numpy.allclose(sum(seen.stages.values()), seen.total)
+    assert (seen.total[known] >= records.messages["sent"][known] * 1e6 / hz + late_s * 0.9e6).all()

@@ -36,6 +36,11 @@ CL_API unsigned test_peek(const struct cl_ring_rx *r, struct cl_desc *out, unsig
     return cl_ring_peek(r, out, n);
 }
 
+CL_API bool test_look(const struct cl_ring_rx *r, unsigned at, uint64_t *word)
+{
+    return cl_ring_look(r, at, word);
+}
+
 CL_API void test_publish(struct cl_ring_rx *r)
 {
     cl_ring_publish(r);

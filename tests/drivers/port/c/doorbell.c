@@ -1,6 +1,7 @@
 /* The doorbell of a port whose iokernel sleeps, against an iokernel whose words this test writes: rung once in each
  * sleep, by each queue that sends, and never while it is awake; anew after the next sleep has begun, and at another
- * iokernel. Also before buffers that are given back fill the ring, and when a frame finds it full.
+ * iokernel. Also before buffers that are given back fill the ring, and when a frame finds it full. And how stamps are
+ * asked for of what passes behind it.
  *
  *   port_doorbell */
 #include "tests/support/c/check.h"
@@ -76,6 +77,59 @@ static void world(void)
     port.tx = tx;
 }
 
+static bool asks(unsigned slots_back)
+{
+    const struct port_tx *t = &tx[0];
+    return shared.slots[(t->ring.tail - slots_back) % SLOTS].payload & CL_TX_STAMP;
+}
+
+/* The last frame of a burst asks for them, while there is room for as many; they come in order, never more than were
+ * asked for, and none of an iokernel before. */
+static void stamps(void)
+{
+    struct cl_nic_tx_stamps *s = port_tx_stamps(&port.nic, 0);
+    struct cl_arena_kthread *lines = &shared.lines[0];
+    struct cl_nic_tx_stamp out[CL_NIC_TX_STAMPS];
+    struct cl_frame f = {.data = buffers, .len = FRAME, .room = FRAME, .tag = arenas[0].tag};
+    struct cl_frame burst[3] = {f, f, f};
+    port.current = &arenas[0];
+    for (unsigned i = 0; i < CL_NIC_TX_STAMPS; i++) {
+        CHECK_EQ(port_tx_burst(&port.nic, 0, burst, 3), 3);
+        CHECK(!s->stamped && !asks(1));
+        s->wanted = 1;
+        CHECK_EQ(port_tx_burst(&port.nic, 0, burst, 3), 3);
+        CHECK(s->stamped && asks(1) && !asks(2) && !asks(3));
+        s->rang[(s->asked - 1) % CL_NIC_TX_STAMPS] = 100 + i;
+        lines->tx_stamps[i] = (struct cl_arena_tx_stamp){1000 + i, 2000 + i};
+        lines->tx_head = tx[0].ring.tail;
+    }
+    s->wanted = 1;
+    send_on(0);
+    CHECK(!s->stamped && !asks(1));
+    CHECK_EQ(port_tx_stamps_read(&port.nic, 0, out, 8), 0);
+    lines->tx_stamped = 5;
+    CHECK_EQ(port_tx_stamps_read(&port.nic, 0, out, 3), 3);
+    CHECK_EQ(port_tx_stamps_read(&port.nic, 0, out + 3, 8), 2);
+    for (unsigned i = 0; i < 5; i++)
+        CHECK(out[i].rang == 100 + i && out[i].taken == 1000 + i && out[i].given == 2000 + i);
+    lines->tx_stamped = 4000;
+    CHECK_EQ(port_tx_stamps_read(&port.nic, 0, out, CL_NIC_TX_STAMPS), CL_NIC_TX_STAMPS - 5);
+    CHECK_EQ(port_tx_stamps_read(&port.nic, 0, out, 8), 0);
+    struct cl_frame many[SLOTS + 1];
+    for (unsigned i = 0; i < SLOTS + 1; i++)
+        many[i] = f;
+    s->wanted = 1;
+    unsigned took = port_tx_burst(&port.nic, 0, many, SLOTS + 1);
+    CHECK(took && took < SLOTS + 1 && !s->stamped); /* what is left goes by another doorbell, which asks */
+    lines->tx_head = tx[0].ring.tail;
+    s->wanted = 1;
+    send_on(0);
+    CHECK(s->stamped);
+    port.current = &arenas[1];
+    send_on(0);
+    CHECK(!s->stamped && s->asked == s->told);
+}
+
 int main(void)
 {
     world();
@@ -114,6 +168,7 @@ int main(void)
     struct cl_frame f = {.data = buffers, .len = FRAME, .room = FRAME, .tag = port.current->tag};
     CHECK_EQ(port_tx_burst(&port.nic, 1, &f, 1), 0);
     CHECK_EQ(rings(), 1);
+    stamps();
     close(arenas[0].doorbell);
     puts("ok");
     return 0;

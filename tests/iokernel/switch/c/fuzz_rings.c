@@ -110,7 +110,8 @@ static void near_valid(struct arena *h)
         uint32_t kind = rnd(10) < 7 ? CL_TX_SEND : rnd(10) < 8 ? CL_TX_FREE : rnd(128);
         uint64_t word = cl_tx_word(kind, close_to(2 * BUFFERS), rnd(4) ? 0 : close_to(BUFFER_BYTES) & 0xffff,
                                    close_to(BUFFER_BYTES) & 0xffff);
-        slots[pos & (SLOTS - 1)].payload = cl_tx_payload(close_to(BUFFERS), close_to(BUFFERS)) | (uint64_t)rnd(3) << 60;
+        slots[pos & (SLOTS - 1)].payload =
+            cl_tx_payload(close_to(BUFFERS), close_to(BUFFERS)) | (uint64_t)rnd(3) << 60 | (rnd(2) ? CL_TX_STAMP : 0);
         slots[pos & (SLOTS - 1)].word = (word & ~CL_RING_PHASE) | cl_ring_phase(SLOTS, pos);
     }
 }

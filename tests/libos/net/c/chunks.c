@@ -22,7 +22,7 @@ static int64_t echo(const uint8_t *request, int64_t len, uint8_t *reply, int64_t
 
 static void fill(void *arg)
 {
-    uint8_t data[1000];
+    uint8_t data[1000] = {0};
     (void)arg;
     CHECK_EQ(cl_udp_open(rt_a, 0, 0, &sender), 0);
     CHECK_EQ(cl_udp_sendto(sender, data, 1, &other), 1);

@@ -1,6 +1,6 @@
 /* Flows in parts (parts.h): while a sibling steals, each kthread works on flows of its own; nothing waits for a thief
  * that has gone, nor for a kthread that does not turn; and one flow alone is worked on by both. Two kthreads, stepped;
- * all requests come by the first one's queue.
+ * all requests come by the first one's queue. At last they are traced: what the second one handled was stolen.
  *
  * With more kthreads than 0 these run instead, and all requests of bursts are answered, some of which take long.
  *
@@ -165,6 +165,39 @@ static void stepped(const struct cl_runtime *rt, uint64_t *state)
     }
 }
 
+/* Of requests that were handled one after the other, by each kthread: whether they were stolen. */
+static void check_traced(struct cl_runtime *rt, uint64_t *state)
+{
+    static struct cl_trace_message got[2 * CL_TRACE_GROUP_MOST];
+    uint64_t next[2] = {0}, lost = 0, garbage = 0;
+    const struct cl_tracer *t = cl_trace_tracer(rt->trace, 0);
+    const uint8_t *segment = (const uint8_t *)t->ring - cl_trace_ring_offset(t->records, 0);
+    uint64_t bytes = (uint64_t)cl_trace_bytes(2, t->records);
+    unsigned seen[2] = {0}, own = 0;
+    CHECK_EQ(cl_runtime_trace(rt, CL_RUNTIME_TRACE_FULL), CL_RUNTIME_TRACE_OFF);
+    for (uint64_t end = cl_sched_now_ns(sched) + 5000000; cl_sched_now_ns(sched) < end;) { /* they look at it */
+        step(0);
+        step(1);
+    }
+    forget();
+    serve(10, FLOWS, 2, state);
+    for (unsigned n = 0; answered != asked; n++) {
+        CHECK(n < 1000, "%u of %u answered", answered, asked);
+        step(n % 2);
+    }
+    for (unsigned k = 0; k < 2; k++) {
+        for (uint32_t n; (n = cl_trace_read(segment, bytes, k, &next[k], got, 64, &lost, &garbage)) > 0;)
+            for (uint32_t i = 0; i < n; i++)
+                if (got[i].kind == CL_TRACE_MESSAGE) {
+                    CHECK(got[i].flags & CL_TRACE_STOLEN || k == 0, "by the thief alone");
+                    own += !(got[i].flags & CL_TRACE_STOLEN);
+                    seen[k]++;
+                }
+        CHECK_EQ(seen[k], handled(k));
+    }
+    CHECK(lost == 0 && garbage == 0 && seen[1] > 0 && own > 0);
+}
+
 /* Byte 0: how many microseconds it takes. */
 static int64_t takes(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
 {
@@ -206,12 +239,13 @@ int main(int argc, char **argv)
     uint32_t buffers = cl_nic_buffers_free(ends[0]);
     struct cl_runtime_config config = {.nic = ends[0], .kthreads = n, .seed = state};
     CHECK(cl_runtime_new(&config, &rt, err) == 0, "%s", err);
+    CHECK(kthreads || cl_runtime_trace(rt, CL_RUNTIME_TRACE_OFF) > 0);
     sched = cl_runtime_sched(rt);
     CHECK(cl_runtime_bind_udp(rt, 9000, kthreads ? takes : handler, NULL) == 0);
     if (kthreads)
         threaded(rt, argc > 3 ? (unsigned)atoi(argv[3]) : 100, &state);
     else
-        stepped(rt, &state);
+        stepped(rt, &state), check_traced(rt, &state);
     cl_runtime_delete(rt);
     CHECK_EQ(cl_nic_buffers_free(ends[0]), buffers);
     cl_nic_close(ends[0]);

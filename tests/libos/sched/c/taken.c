@@ -30,6 +30,7 @@ static void start(void)
     nic = fake_attach(&fake, 1, 0);
     CHECK(cl_trace_new(&how, cl_clock_default(), "taken", &trace, err) == 0, "%s", err);
     t = cl_trace_tracer(trace, 0);
+    cl_tracer_window(t, cl_tsc()); /* as its first message would */
     cl_sched_config_init(&c);
     c.n_kthreads = 1;
     c.cores = nic->cores;
@@ -101,6 +102,20 @@ static void probes(void *arg)
     }
 }
 
+/* Whether a uthread says that it has waited for the core, which was taken at `taken`: it could have run. */
+static bool waited_for_core(uint64_t taken)
+{
+    struct cl_trace_wait got[64];
+    const uint8_t *segment = (const uint8_t *)t->ring - cl_trace_ring_offset(t->records, 0);
+    uint64_t next = 0, lost = 0, garbage = 0;
+    uint32_t n = cl_trace_read(segment, (uint64_t)cl_trace_bytes(1, t->records), 0, &next, got, 64, &lost, &garbage);
+    CHECK(lost == 0 && garbage == 0);
+    for (uint32_t i = 0; i < n; i++)
+        if (got[i].kind == CL_TRACE_WAIT && got[i].what == CL_TRACE_WAITS_CORE)
+            return got[i].begin > taken && got[i].blocked == 0 && got[i].ready > 0 && got[i].uthread != 0;
+    return false;
+}
+
 /* It had work: whoever owns the core then. */
 static void ceded(void)
 {
@@ -117,6 +132,7 @@ static void ceded(void)
     end();
     CHECK(t->away_n >= 1 && t->away_by == OTHER && t->away_cpu == CPU + 1);
     CHECK(t->away_begin == now && t->away_end > now); /* since it was lost, whenever that was seen */
+    CHECK(waited_for_core(now));
 }
 
 int main(int argc, char **argv)

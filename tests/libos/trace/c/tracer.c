@@ -97,6 +97,23 @@ static void sampled(uint64_t seed)
     CHECK(kept > MS * SLOWEST * 95 / 100, "%u of %u slowest are there", kept, MS * SLOWEST);
 }
 
+/* After a ms whose slowest ones were slower than all that follows: it takes two to see that. */
+static void slow_for_a_while(uint64_t seed)
+{
+    for (unsigned i = 0; i < 20; i++) {
+        static struct cl_trace_message got[2 * SLOWEST];
+        later(2000000);
+        for (unsigned j = 0; j < SLOWEST; j++)
+            message(100000000, false);
+        cl_tracer_sent(t, now + 5);
+        CHECK(read_all(got, 2 * SLOWEST) >= SLOWEST);
+        later(1100000);
+        (void)one_ms(&seed);
+        (void)one_ms(&seed);
+        CHECK_EQ(one_ms(&seed), SLOWEST);
+    }
+}
+
 static void drawn_are_one_in(void)
 {
     unsigned n = 0;
@@ -306,6 +323,53 @@ static void calls(uint64_t seed)
     cl_tracer_sent(t, now + 5);
     CHECK_EQ(read_all(got, 4), 1);
     CHECK(got[0].sent == got[0].end + 5 && !(got[0].flags & CL_TRACE_UNSENT));
+}
+
+/* An append: a call whose wait has parts, and that a uthread is told of after it was made ready. */
+static void appends(void)
+{
+    uint64_t begin = now - 100, stamps[2] = {now - 90, now - 40};
+    struct cl_trace_call c = {
+        .begin = begin, .service = 1, .what = CL_TRACE_WAITS_LOG, .failed = true, .ready = now - 30, .parts = stamps};
+    struct cl_trace_message got[4];
+    struct cl_trace_wait w;
+    CHECK(cl_tracer_called(t, &c, now));
+    cl_tracer_put_call(t, &c, NULL, now);
+    CHECK_EQ(read_all(got, 4), 2);
+    memcpy(&w, &got[0], sizeof w);
+    CHECK(w.kind == CL_TRACE_WAIT && w.what == CL_TRACE_WAITS_LOG && w.id == got[1].id && w.begin == begin && w.n == 1);
+    CHECK(w.first == 10 && w.second == 50 && w.blocked == 70 && w.ready == 30);
+    CHECK(got[1].blocked == 70 && got[1].ready == 30 && got[1].end == 100 && got[1].sent == 100);
+    CHECK((got[1].flags & (CL_TRACE_ANSWERED | CL_TRACE_ERROR)) == (CL_TRACE_ANSWERED | CL_TRACE_ERROR));
+}
+
+/* Services without a port are numbered, whatever is named in between. */
+static void numbers(const struct cl_trace_config *config, const struct cl_clock *clock)
+{
+    struct cl_trace *own;
+    char err[256] = "";
+    CHECK(cl_trace_new(config, clock, "numbers", &own, err) == 0, "%s", err);
+    CHECK_EQ(cl_trace_service_next(own, CL_TRACE_LOG), 1);
+    CHECK_EQ(cl_trace_service_of(own, CL_TRACE_UDP, 1), 2);
+    CHECK_EQ(cl_trace_service_next(own, CL_TRACE_LOG), 3);
+    CHECK_EQ(cl_trace_service_of(own, CL_TRACE_LOG, 1), 1);
+    CHECK_EQ(cl_trace_service_of(own, CL_TRACE_LOG, 2), 3);
+    CHECK_EQ(cl_trace_service_next(NULL, CL_TRACE_LOG), 0);
+    cl_trace_delete(own);
+}
+
+/* On a kthread without messages: what begins looks at the mode itself. */
+static void without_polls(void)
+{
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_OFF), 0);
+    now += 2000000;
+    CHECK_EQ(cl_tracer_begins(t), 0);
+    CHECK_EQ(t->mode, CL_TRACE_OFF);
+    CHECK_EQ(cl_tracer_begins(t), 0);
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_FULL), 0);
+    now += 2000000;
+    CHECK_EQ(cl_tracer_begins(t), now);
+    CHECK_EQ(t->mode, CL_TRACE_FULL);
 }
 
 /* One in mode full whose handler has ended after so long, as a kthread tells it: it had come before those that share
@@ -525,6 +589,7 @@ int main(int argc, char **argv)
     CHECK(cl_trace_service_of(NULL, 1, 1) == 0 && !cl_trace_tracer(NULL, 3) && cl_trace_mode(NULL) == CL_TRACE_OFF);
     uint64_t seed = strtoull(argv[1], NULL, 10) * 2654435761u + 1;
     sampled(seed);
+    slow_for_a_while(seed);
     drawn_are_one_in();
     modes();
     boundaries_rise(seed);
@@ -533,6 +598,9 @@ int main(int argc, char **argv)
     parts();
     stalls();
     calls(seed);
+    appends();
+    numbers(&config, &clock);
+    without_polls();
     taken();
     together();
     rows(seed);
