@@ -60,10 +60,22 @@ PEAK, TURNS, CURVES = 0.2, 0.5, 0.3  # of a size's time
 FIRST_OF_CLOSED = 0.6  # where the search for the peak begins, of what a closed loop has
 
 
+def table_of(place: int, flow: int, drawn: int) -> int:
+    """Which table a request of a flow touches, by the number of the place; drawn: at random."""
+    if place == 1:
+        return 16 * (flow // FLOWS) + drawn % 8
+    if place == 2:
+        return 16 * (flow // FLOWS) + drawn % 16
+    if place == 3:
+        return drawn % 16
+    return flow
+
+
 class Server:
     """The handler and its tables, of one size; `place` says whose table a request touches: "flow", or of LOCALITY."""
 
     def __init__(self, set_bytes: int) -> None:
+        import numba
         import numpy as np
 
         from ..libos.numba.calls import peer_port
@@ -72,20 +84,15 @@ class Server:
         self._tables = np.ones((TABLES + 1, max(set_bytes // LINE, 1), LINE // 8), np.uint64)
         self._tables[TABLES, 0, 1] = set_bytes // LINE
 
+        chosen = numba.njit(table_of)
+
         def touch(request: Any, reply: Any, tables: Any) -> int:
             flow = (int(peer_port()) - FIRST_PORT) % (2 * FLOWS)
             place, lines = int(tables[TABLES, 0, 0]), int(tables[TABLES, 0, 1])
-            mine, mixed = flow // FLOWS, np.uint64(flow)
+            mixed = np.uint64(flow)
             for i in range(8):  # the sequence number: no order that a prefetcher knows
                 mixed = (mixed ^ np.uint64(request[i])) * np.uint64(0x9E3779B97F4A7C15)
-            drawn = int(mixed >> np.uint64(40))
-            table = flow
-            if place == 1:
-                table = 16 * mine + drawn % 8
-            elif place == 2:
-                table = 16 * mine + drawn % 16
-            elif place == 3:
-                table = drawn % 16
+            table = chosen(place, flow, int(mixed >> np.uint64(40)))
             for line in range(lines):
                 tables[table, line, 0] += np.uint64(1)
             n = len(request)

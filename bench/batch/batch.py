@@ -29,6 +29,7 @@ import numpy as np
 from ..harness.numbers import pairwise
 from ..harness.plot import Canvas
 from ..harness.session import Session
+from ..harness.stops import EXPLAIN_S
 from . import model, oracle, rules
 from .loads import BURST_S, BURST_SHARE, BURST_TIMES, Load
 from .rules import NO_DROP, POLICY, WAITS_TOO, Rule
@@ -45,7 +46,7 @@ ROUNDS = 3
 SHAPES = {"steady": False, "bursts": True}
 JUDGED = "bursts"
 OVER_FIXED, OVER_ALONE = "the best fixed batch", "one at a time"
-SWEEP_PART, AGAIN_PART, ROUNDS_PART, LONGER_PART = 0.25, 0.15, 0.4, 0.15  # of the time
+SWEEP_PART, AGAIN_PART, ROUNDS_PART, LONGER_PART, EXPLAIN_PART = 0.2, 0.1, 0.4, 0.1, 0.2  # of the time
 LEAST_S, ROUND_LEAST_S = 0.15, 0.25  # a slot: some bursts; and so long in the rounds
 PROFILE_RPS, PROFILE_S = 100_000, 0.05  # of a load that fills batches of any size
 PROFILE_LOOKS = 5
@@ -91,12 +92,25 @@ def run(session: Session) -> None:
         }
         got = session.interleave(bodies, ROUNDS)
         longer = at_longer_limit(session, service, known)
+        say_why_curves_stop(session, service, known, arms)
         session.settings["classes_found"] = [int(n) for n in model.found(service.state)]
     for name, rounds in got.items():
         add_rows(session, name, rounds)
     seeds = range(FIRST_SEED, FIRST_SEED + len(got[POLICY]))
     most = {shape: [most_rps(known, shape, slot_s, seed) for seed in seeds] for shape in SHAPES}
     judge(session, chosen, got, longer, most)
+
+
+def say_why_curves_stop(session: Session, service: Service, known: Measured, arms: Mapping[str, Rule]) -> None:
+    """Each arm at its last load once more, beside the counters."""
+    seconds = min(max(EXPLAIN_PART * session.seconds / len(arms) / len(SHAPES), LEAST_S), EXPLAIN_S)
+    for shape in SHAPES:
+        session.say(f"what is used up at the highest load, {shape}")
+        for name, rule in arms.items():
+            load = load_of(known, shape, LOADS[-1])
+            slot, because = service.explain(rule, load, known.limit_us, seconds, FIRST_SEED)
+            why = f"{slot.good_rps:,.0f} of {slot.offered_rps:,.0f} requests/s in time, at the highest load offered"
+            session.stop(f"{name}, {shape}", why, because)
 
 
 Curves = dict[tuple[str, float], Slot]

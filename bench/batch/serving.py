@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ import numpy as np
 from ...drivers.nic.loadgen.loadgen import Echo, Replay
 from ...libos import Runtime
 from ...libos.handlers.batching import BatchProfile
+from ..harness import usage
+from ..harness.rig import counts_of_iokernel, counts_of_runtime
+from ..harness.stops import Counts, Evidence, Stop, Watch, stop_of_missed
 from ..tenant import shared
 from . import model
 from .loads import Load
@@ -50,24 +53,35 @@ class Slot:
 class Service:
     """Made by `serving`."""
 
-    def __init__(self, made: shared.Shared, runtime: Runtime, state: Any) -> None:
+    def __init__(self, made: shared.Shared, runtime: Runtime, tids: Collection[int], state: Any) -> None:
+        """tids: of the runtime's threads."""
         self._made = made
         self._runtime = runtime
+        self._tids = tids
         self.state = state
 
     def profile(self) -> BatchProfile:
         """What batches take, as the runtime has measured it."""
         return self._runtime.batch_profile(PORT)
 
-    def slot(self, rule: Rule, load: Load, limit_us: float, seconds: float, seed: int) -> Slot:
-        """The load under the rule."""
+    def slot(
+        self,
+        rule: Rule,
+        load: Load,
+        limit_us: float,
+        seconds: float,
+        seed: int,
+        meanwhile: contextlib.AbstractContextManager[object] | None = None,
+    ) -> Slot:
+        """The load under the rule. meanwhile: a context around its time."""
         self._settle()
         self._runtime.set_batching(PORT, **rule.how)
         at_ns = load.at_ns(seconds, seed)
         replay = Replay(at_ns, np.ones(len(at_ns), np.uint32))
         before = self._counts()
         self._made.generator.replay(replay)
-        self._made.generator.wait()
+        with meanwhile or contextlib.nullcontext():
+            self._made.generator.wait()
         self._settle()
         counts = {name: n - before[name] for name, n in self._counts().items()}
         judged = at_ns >= min(BEFORE_S, seconds / 4) * 1e9
@@ -85,6 +99,18 @@ class Service:
             late=counts["late"],
             full=counts["full"],
         )
+
+    def explain(self, rule: Rule, load: Load, limit_us: float, seconds: float, seed: int) -> tuple[Slot, Stop]:
+        """The load once more, and which resource is used up by counters. Those of the runtime's worker and of the
+        iokernel's loop are read."""
+        watch = Watch(self._read, seconds)
+        slot = self.slot(rule, load, limit_us, seconds, seed, meanwhile=watch)
+        return slot, stop_of_missed(watch.evidence or Evidence())
+
+    def _read(self) -> Counts:
+        used = usage.of_threads(self._tids)
+        inside = counts_of_runtime(self._runtime, None, used)  # of this moment; an iokernel has those of a while ago
+        return replace(inside, loop_s=counts_of_iokernel(self._made.kernel).loop_s)
 
     def _counts(self) -> dict[str, int]:
         stats = self._runtime.stats()
@@ -112,9 +138,9 @@ def serving(cores: tuple[int, int]) -> Iterator[Service]:
     """The service on cores[1], the iokernel and its load generator on cores[0]."""
     traffic = Echo(payload_bytes=model.PAYLOAD_BYTES, service_us=1.0)
     with shared.shared(cores, apps={"model": shared.latency()}, traffic=traffic, port=PORT) as made:
-        state = model.words()
+        state, before = model.words(), usage.threads()
         with Runtime(made.kernel.socket_path, name="model", kthreads=1) as runtime:
             runtime.bind(model.service(state, PORT))
             runtime.start()
-            yield Service(made, runtime, state)
+            yield Service(made, runtime, usage.threads().keys() - before.keys(), state)
             runtime.stop()

@@ -30,7 +30,7 @@ from typing import Any
 from ..harness import rig
 from ..harness.numbers import PERCENTILES, pairwise, plain
 from ..harness.numbers import percentile as percentile_of
-from ..harness.openloop import Point, middle, why_it_stops
+from ..harness.openloop import Point, carried_to_the_end, middle, why_it_stops
 from ..harness.plot import Canvas
 from ..harness.session import Session
 from . import cost
@@ -115,11 +115,8 @@ def say_stop(session: Session, name: str, arm: Server, points: Sequence[Point], 
     """Where an arm's curve stops, and the resource that is used up there. points: one for each load, ascending."""
     first = next((i for i, point in enumerate(points) if not point.carried), len(points))
     failed = points[first:]
-    if not failed:
-        session.stop(name, f"the last load asked for, {points[-1].offered_rps:,.0f} requests/s, was carried")
-        return
-    because = why_it_stops([failed[0], failed[-1]], arm.explain, slot_s)
-    session.stop(name, failed[0].why_not(), because)
+    because = why_it_stops([failed[0], failed[-1]] if failed else [], points[-1], arm.explain, slot_s)
+    session.stop(name, failed[0].why_not() if failed else carried_to_the_end(points[-1]), because)
 
 
 def say_drops(session: Session, name: str, arm: Server) -> None:

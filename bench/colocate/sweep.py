@@ -25,6 +25,7 @@ from functools import partial
 from ..harness.numbers import plain
 from ..harness.openloop import middle
 from ..harness.session import Session
+from ..harness.stops import UNKNOWN, Stop
 from .arms import COMPARED, LOW_TARGET_US, Arm, Beside, Ours, SweptArm
 from .bound import PAIRS_RPS, bound, line, pair_us
 from .judge import middle_p99_us
@@ -41,6 +42,11 @@ OVER = 1.2  # of the peak searched for, to see what is answered at most
 FIGURE, OF_BOUND = "colocate.linearity", "colocate.linearity_of_bound"
 TABLE = "Batch work over 1 - load / peak / the most that a core that moves can have (kv's p99, us), by load / peak"
 PAIRS, MOST = "pairs of raw hand-overs", ", more than it carries"  # names in a round
+MOVES = "moves a second there"
+BY_CLOCK, BY_RAW = "the line less these moves, by the loop's clock", "the line less as many raw ones"
+LET = "the line less all that moves may take by the policy"
+PERCENT = {BOUNDED: DEFAULT_PERCENT, DEFAULT: DEFAULT_PERCENT}  # of the job's time that moves may take, by arm
+LEFT = "left if moves take all they may"
 HELD = {name: us for table in (SWEPT_TARGETS, SWEPT_RAW) for us, name in table.items()}
 HELD |= {BOUNDED: HELD_US, DEFAULT: HELD_US}  # us, by arm
 
@@ -76,6 +82,7 @@ class Swept:
         self._line: dict[tuple[str, float], list[tuple[float, float, float]]] = {}
         self._pair_us: list[float] = []
         self._walls: dict[str, Wall] = {}
+        self._ends: dict[str, Stop] = {}  # what is used up beyond the last load, also where the cores moved meanwhile
 
     @property
     def slots(self) -> int:
@@ -124,7 +131,8 @@ class Swept:
 
     def find_walls(self, at_peak: Callable[[Callable[[float], Wall | None]], Wall | None], slot_s: float) -> None:
         """Where each arm ends: from the load on at which it was overloaded, or from the peak. at_peak: calls what it is
-        given with the peak, and forgets what comes of it if the cores moved meanwhile: then once more."""
+        given with the peak, and forgets what comes of it if the cores moved meanwhile: then once more. If they moved
+        again its loads are no rows; what the counters said of its end still is."""
         for name, arm in self.arms.items():
             reached = [load for load in LOADS if (name, load) in self._got]
             if not reached:
@@ -133,7 +141,11 @@ class Swept:
 
             def wall(peak: float, arm: SweptArm = arm, first: float = first, name: str = name) -> Wall | None:
                 rate = first * self._peak(name, peak)
-                return find_wall(arm, rate, slot_s) if rate > 0 else None
+                if not rate > 0:
+                    return None
+                found = find_wall(arm, rate, slot_s)
+                self._ends[name] = found.curve.because
+                return found
 
             found = at_peak(wall) or at_peak(wall)
             if found:
@@ -164,18 +176,19 @@ class Swept:
         session.settings["linearity"] = by_text(table)
         session.settings["linearity_bound"] = by_text(limits)
         session.settings["raw_pair_us"] = [plain(one) for one in self._pair_us]
-        session.table(TABLE, ["arm", *(f"{load:g}" for load in LOADS)], [self._line_of(name) for name in table])
+        session.table(TABLE, ["arm", *(f"{load:g}" for load in LOADS), LEFT], [self._line_of(name) for name in table])
         self._judge_default(session, table, limits.get(DEFAULT, {}))
 
     def _line_of(self, name: str) -> list[str]:
-        """The arm's row of the table: what it has, of at most what, and kv's p99."""
+        """The arm's row of the table: what it has, of at most what, and kv's p99; and what the policy's bound on moves
+        leaves of the line if they use it up."""
         values, most = self.linearity(name), self.bounds(name)
         cells = []
         for load in LOADS:
             told = f"{values[load]:.2f}{f' / {most[load]:.2f}' if load in most else ''}" if load in values else "-"
             p99 = f" ({middle_p99_us(self._got[name, load]):.0f})" if (name, load) in self._got else ""
             cells.append(f"{told}{p99}")
-        return [name, *cells]
+        return [name, *cells, f"{1 - PERCENT[name] / 100:.2f}" if name in PERCENT else "-"]
 
     def _judge_default(
         self, session: Session, table: Mapping[str, dict[float, float]], limits: Mapping[float, float]
@@ -191,6 +204,7 @@ class Swept:
         by_core = line([(work, left) for work, _, left in self._line[DEFAULT, worst]])
         if by_core is not None and math.isfinite(by_core):
             beside["batch work there, over what kv's core time left"] = by_core
+        beside |= self._moves(worst)
         session.figure(FIGURE, ours[worst], runs=self._turns(worst), beside=beside)
         of = {load: value / limits[load] for load, value in ours.items() if load in limits}
         if not of:
@@ -200,6 +214,19 @@ class Swept:
         turns = [one / limits[worst] for one in self._turns(worst)]
         beside = {"at load": worst, "at most": limits[worst], "a raw pair, us": statistics.median(self._pair_us)}
         session.figure(OF_BOUND, of[worst], runs=turns, beside=beside)
+
+    def _moves(self, load: float) -> dict[str, float]:
+        """What the default policy's moves at a load leave of the line: by the time that they took by the loop's own
+        clock, each until the core had arrived; if each pair took what a raw one does; and if they took all that the
+        policy lets them."""
+        left = statistics.fmean(left for _, left, _ in self._line[DEFAULT, load])
+        extras = [slot.point.extra for slot in self._got[DEFAULT, load]]
+        moves = statistics.fmean(float(extra.get("moves_per_s", 0.0)) for extra in extras)
+        took = statistics.fmean(float(extra.get("moves_per_s", 0.0) * extra.get("move_ns", 0.0)) for extra in extras)
+        found = {MOVES: moves, BY_CLOCK: 1 - 1e-9 * took / left, LET: 1 - DEFAULT_PERCENT / 100}
+        if self._pair_us:
+            found[BY_RAW] = 1 - moves / 2 * 1e-6 * statistics.median(self._pair_us) / left
+        return found
 
     def _turns(self, load: float) -> list[float]:
         """The default policy's own value in each turn."""
@@ -222,8 +249,8 @@ class Swept:
                 row["linearity_bound"] = plain(most)
         wall = self._walls.get(name)
         if not wall:
-            why = f"{reached[-1]:g} of the peak: the cores moved while higher loads were offered"
-            session.stop(f"{name}{SWEPT}", why)
+            why = f"{reached[-1]:g} of the peak: the cores moved while higher loads were offered, which are left out"
+            session.stop(f"{name}{SWEPT}", why, self._ends.get(name) or Stop(UNKNOWN, "no higher load was offered"))
             return
         for rate, slots in wall.slots.items():
             add_row(session, f"{name}{SWEPT}", rate, slots)

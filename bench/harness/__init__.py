@@ -5,6 +5,7 @@
     patience.py  --patient: waits for quieter rounds, measures loud ones again
     openloop.py  load points, peak search, sweeps that say where they stopped and why
     numbers.py   percentiles with unanswered requests as infinite, pairwise ratios
+    pairs/       the p99 of arms over those of others, by turns in pairs, until each is decided
     tails/       the p99 of an arm over another's, by turns, without what the host took
     machine.py   what the measurement ran on; the cache-line round trip between the cores used
     power.py     /dev/cpu_dma_latency, held for all arms or for none

@@ -165,11 +165,12 @@ Measure = Callable[[float, float], Point]  # (offered requests a second, seconds
 
 @dataclass
 class Curve:
-    """Points in ascending load and the reason why there are no more. because: the resource, by counters."""
+    """Points in ascending load and the reason why there are no more. because: the resource, by counters; of a curve
+    that goes on no further though its last load was carried, what is used up at that."""
 
     points: list[Point]
     stop: str
-    because: Stop | None = None
+    because: Stop
 
     @property
     def peak(self) -> Point | None:
@@ -248,8 +249,9 @@ def search_peak(
             high = rate
     above = sorted((p for p in seen if not p.carried and p.offered_rps > low), key=lambda p: p.offered_rps)
     stop = above[0].why_not() if above else f"still carried at {low:,.0f} requests/s when the search ended"
-    because = why_it_stops([above[0], above[-1]], explain, seconds / tries) if above else None
-    return Curve(sorted(seen, key=lambda p: p.offered_rps), stop, because)
+    seen.sort(key=lambda p: p.offered_rps)
+    because = why_it_stops([above[0], above[-1]] if above else [], seen[-1], explain, seconds / tries)
+    return Curve(seen, stop, because)
 
 
 class Sweep:
@@ -305,30 +307,39 @@ class Sweep:
             found.insert(0, point)
         return found[-2:]
 
-    def _why(self) -> Stop | None:
-        return why_it_stops(self._stopping(), self._explain, self._slot)
+    def _why(self) -> Stop:
+        return why_it_stops(self._stopping(), self._points[-1], self._explain, self._slot)
 
     @property
     def curve(self) -> Curve:
-        """What was measured so far; there must be a point."""
+        """All that was measured, once there is no next load."""
         points, stopping = self._points, self._stopping()
-        if not stopping:
-            return Curve(points, f"the last load asked for, {points[-1].offered_rps:,.0f} requests/s, was carried")
-        return Curve(points, stopping[0].why_not(), self._because)
+        because = self._because = self._because or self._why()
+        return Curve(points, stopping[0].why_not() if stopping else carried_to_the_end(points[-1]), because)
 
 
-def why_it_stops(stopping: Sequence[Point], explain: Measure | None, slot_s: float) -> Stop | None:
-    """The resource at which the first of these loads ended, none of which was carried; None of none.
+def carried_to_the_end(last: Point) -> str:
+    """Why a curve stops whose last load was carried."""
+    return f"the last load asked for, {last.offered_rps:,.0f} requests/s, was carried"
+
+
+def why_it_stops(stopping: Sequence[Point], last: Point, explain: Measure | None, slot_s: float) -> Stop:
+    """The resource at which the first of these loads ended, none of which was carried. Of none: what is used up at the
+    last load of all, which was.
 
     explain: offers a load and reads the counters; each load is tried until one is not carried again. None: only what
     the generator saw of them is known. slot_s: what a load of the curve took; a try takes that, and EXPLAIN_S but in
     runs that are too short for it.
     """
-    found: Stop | None = None
     seconds = max(slot_s, EXPLAIN_S) if slot_s > EXPLAIN_S / SHORTER_AT_MOST else slot_s
+
+    def again(point: Point) -> Point:
+        return explain(point.offered_rps, seconds) if explain else point
+
+    if not stopping:
+        return stop_of(again(last), missed=True)
     for point in stopping:
-        again = explain(point.offered_rps, seconds) if explain else point
-        found = stop_of(again)
+        found = stop_of(again(point))
         if found.resource != NOTHING:
             break
     return found

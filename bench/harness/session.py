@@ -218,11 +218,14 @@ class Session:
             self.point(arm, point)
         self.stop(arm, curve.stop, curve.because)
 
-    def stop(self, arm: str, why: str, because: Stop | None = None) -> None:
+    def stop(self, arm: str, why: str, because: Stop) -> None:
         """Where an arm's curve stops and why, and the resource that is used up there, by counters (stops.py)."""
-        self.stops[arm] = f"{why}: {because}" if because else why
-        if because:
-            self.stops_because[arm] = because.document()
+        self.stops[arm] = f"{why}: {because}"
+        self.stops_because[arm] = because.document()
+
+    def stop_uncounted(self, arm: str, why: str) -> None:
+        """The same of what has no counters: a simulation, and servers that are others'."""
+        self.stops[arm] = why
 
     def curves(
         self,

@@ -17,7 +17,12 @@ The resources, in the order in which they are asked:
     generator late    at least LATE of the requests were sent late or never, or answers found the generator's ring
                       full, and nothing above held them up
     carried when repeated  the load was carried when it was offered again: the machine stopped for a moment before
+    clients waiting   none of these, and each client waits for its answer before it asks again: what a request takes
+                      from end to end bounds them, and no resource is used up
     not in the counters  none of these
+
+Who is asked for the highest load that there is and carries it ends at what is used up there, by the same rules. How
+busy each one was is said in any case.
 
 Of worker, loop and disk the busiest one is named. A generator that is the loop's uplink runs in the loop: who is late
 there is the loop. Full rings are named last of what is in the server: a ring in front of a busy core is full, too.
@@ -39,7 +44,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 WORKER, LOOP, DISK, TAKEN_CORE, RING = "worker busy", "loop busy", "disk busy", "core taken", "ring full"
 GENERATOR, NOTHING, UNKNOWN = "generator late", "carried when repeated", "not in the counters"
-RESOURCES = (WORKER, LOOP, DISK, TAKEN_CORE, RING, GENERATOR, NOTHING, UNKNOWN)
+CLIENTS = "clients waiting"
+RESOURCES = (WORKER, LOOP, DISK, TAKEN_CORE, RING, GENERATOR, NOTHING, CLIENTS, UNKNOWN)
 BUSY, TAKEN, LATE = 0.9, 0.1, 0.5
 GENERATORS = "generator_"  # counters of the generator's end of the link begin so
 IDLE_LOOKS_LEAST = 0.5  # of all looks, to tell what one takes
@@ -172,7 +178,7 @@ def stop_of(point: Outcome, missed: bool | None = None) -> Stop:
     due = point.sent + point.dropped
     late = (point.late + point.dropped) / due if due else 0.0
     at_generator = [name for name in evidence.full if name.startswith(GENERATORS)]
-    told = _told(evidence, late)
+    told = _told(evidence, late, due)
     busy = {WORKER: evidence.worker or 0.0, LOOP: evidence.loop or 0.0, DISK: evidence.disk or 0.0}
     busiest = max(busy, key=lambda name: busy[name])
     if not missed if missed is not None else point.carried:
@@ -190,14 +196,20 @@ def stop_of(point: Outcome, missed: bool | None = None) -> Stop:
     return Stop(resource, told, point.evidence)
 
 
+def stop_of_missed(evidence: Evidence) -> Stop:
+    """The resource at which a load ended that was not carried; who sent it was never late."""
+    return stop_of(_Missed(evidence), missed=True)
+
+
 def stop_of_closed(evidence: Evidence) -> Stop:
     """The resource at which clients that wait for their answers ended: they are never late, and no load is refused."""
-    return stop_of(_Closed(evidence), missed=True)
+    found = stop_of_missed(evidence)
+    return replace(found, resource=CLIENTS) if found.resource == UNKNOWN else found
 
 
 @dataclass
-class _Closed:
-    """The outcome of a closed loop."""
+class _Missed:
+    """The outcome of a load of which nothing but the counters is known."""
 
     evidence: Evidence | None
     sent: int = 0
@@ -206,7 +218,7 @@ class _Closed:
     carried: bool = False
 
 
-def _told(evidence: Evidence, late: float) -> str:
+def _told(evidence: Evidence, late: float, due: int) -> str:
     said = [
         f"{who} {100 * busy:.0f} % busy"
         for who, busy in (("worker", evidence.worker), ("loop", evidence.loop), ("disk", evidence.disk))
@@ -217,7 +229,9 @@ def _told(evidence: Evidence, late: float) -> str:
     if evidence.taken >= TAKEN / 10:
         said.append(f"worker without a CPU for {100 * evidence.taken:.0f} %")
     said += [f"{name} {n:,}" for name, n in sorted(evidence.full.items())]
-    return ", ".join([*said, f"{100 * late:.3g} % sent late or never"])
+    if due:
+        said.append(f"{100 * late:.3g} % sent late or never")
+    return ", ".join(said) or "no counter was read"
 
 
 class Watch:

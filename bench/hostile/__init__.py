@@ -2,8 +2,6 @@
 
 hostile.py    the benchmark: start here
 judge.py      its figures
-sequential.py which arms have a turn, and when an attack is decided
-paired.py     the ratio of two arms' p99, and how well pairs of turns know it
 attacks.py    what an attacker does, a function each
 attacker.py   the attacker, and who attaches in all honesty, in processes of their own
 """

@@ -35,6 +35,7 @@ from ...iokernel.areas.areas import Area, Areas, DirectoryStore
 from ...runtime.errors import CorelaneError
 from ..harness import rig, usage
 from ..harness.load import Load
+from ..harness.pairs import Compared, said, take
 from ..harness.plot import Canvas
 from ..harness.session import Session
 from ..isolation.victim import ALONE, bars, half_load, place, record
@@ -42,8 +43,7 @@ from ..tenant import shared
 from ..tenant.tenant import Tenant
 from .attacker import Attacker
 from .attacks import ATTACKS
-from .judge import judge, said, stand_in
-from .sequential import Rounds, Turn, take
+from .judge import P99, Rounds, Turn, judge, stand_in
 
 SUMMARY = "an application's p99 and another one's attach beside attackers, over what they are without"
 FIGURES = ("hostile.p99_ratio", "hostile.attach_ms")
@@ -178,8 +178,10 @@ def attacked(session: Session, made: Scene, *, shares_core: bool) -> Rounds:
     """The attacks, what is compared with them, and the victim alone."""
     rate = victims_load(session, made, shares_core=shares_core)
     bodies = bodies_of(session, made, rate, shares_core=shares_core)
-    over = {name: stand_in(name) if shares_core else ALONE for name in bodies if name in ATTACKS}
-    done = take(session, bodies, over, (1 - WISHED) * session.seconds, len(over) + 1)
+    attacks = [name for name in bodies if name in ATTACKS]
+    over = {name: stand_in(name) if shares_core else ALONE for name in attacks}
+    compared = [Compared(name, other, P99, len(over) + 1) for name, other in over.items()]
+    done = take(session, bodies, compared, (1 - WISHED) * session.seconds, dict.fromkeys(attacks, (ALONE,)))
     add_rows(session, done)
     return done
 
@@ -311,7 +313,7 @@ def wished(session: Session, cores: tuple[int, int], of: int) -> Rounds:
         jobs = {WISHES: made.tenant("batch", "greedy", paused=True, weight=1000, guaranteed=1)}
         jobs[NO_WISHES] = made.tenant("batch", "modest", paused=True)
         bodies = {name: partial(computing, made, job) for name, job in jobs.items()}
-        done = take(session, bodies, {WISHES: NO_WISHES}, WISHED * session.seconds, of)
+        done = take(session, bodies, [Compared(WISHES, NO_WISHES, P99, of)], WISHED * session.seconds)
     add_rows(session, done)
     return done
 

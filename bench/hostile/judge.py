@@ -5,44 +5,31 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
 
-from ..harness.goals import GOALS
-from ..harness.numbers import plain
+from ..harness import pairs
 from ..harness.openloop import middle
 from ..harness.session import Session
 from ..isolation.victim import ALONE
-from .sequential import ABOVE, ERROR, LOOKS, OPEN, P99, SHOWN, Compared, Rounds, Turn
 
-ATTACH = "hostile.attach_ms"
-SURE = f"{100 * (1 - 2 * SHOWN):g} %"
+P99, ATTACH = "hostile.p99_ratio", "hostile.attach_ms"
 OVER_ALONE, CONTROL_SHARE = "p99_over_alone", "control_core_share"  # beside the figure, without a goal
+
+
+@dataclass
+class Turn(pairs.Turn):
+    """A slice of an arm. attach_ms: how long each took that attached after it; inf: it was refused, for `refused`."""
+
+    attach_ms: list[float] = field(default_factory=list)
+    refused: str = ""
+
+
+Rounds = pairs.Rounds[Turn]
 
 
 def stand_in(attack: str) -> str:
     """The arm that an attack is compared with, where it shares the victim's core."""
     return f"as busy as: {attack}"
-
-
-def said(one: Compared) -> dict[str, Any]:
-    """What came of an attack, for its row."""
-    if one.ratio is None:
-        return {}
-    assert one.whole is not None
-    bad, other = one.bad
-    whole = {"whole_turns": one.whole.value, "whole_from": one.whole.low(SHOWN), "whole_to": one.whole.high(SHOWN)}
-    return {
-        "ratio": plain(one.ratio.value),
-        "ratio_from": plain(one.ratio.low(SHOWN)),
-        "ratio_to": plain(one.ratio.high(SHOWN)),
-        "pairs": len(one.pairs),
-        "verdict": one.verdict or "not decided",
-        **{name: plain(value) for name, value in whole.items()},
-        "all_requests": plain(one.of_all),
-        "bad_turns": bad,
-        "bad_turns_of_the_other": other,
-        "p99_us_of_turns": [[plain(turn.p99_us) for turn in pair] for pair in one.pairs],
-    }
 
 
 def judge(session: Session, attacks: Rounds, wishes: Rounds) -> None:
@@ -53,56 +40,15 @@ def judge(session: Session, attacks: Rounds, wishes: Rounds) -> None:
         "attacks": {"counted": attacks.rounds, "loud": attacks.loud},
         "wishes": {"counted": wishes.rounds, "loud": wishes.loud},
     }
-    for name, one in found.items():
-        session.note(sentence(name, one))
+    for one in found.values():
+        session.note(pairs.sentence(one))
     if any(one.ratio for one in attacks.compared.values()):
-        judge_p99(session, attacks, found)
+        shares = [control_share(attacks.turns[name]) for name in attacks.compared if attacks.turns[name]]
+        beside = {**over_alone(attacks), CONTROL_SHARE: max(shares, default=math.nan)}
+        session.settings["figure_from"] = pairs.judge(session, P99, found, beside)
     else:
         session.figure(P99, None, reason="no attack could be compared: the machine stood still, or none took place")
     judge_attach(session, attacks.turns)
-
-
-def sentence(name: str, one: Compared) -> str:
-    """What came of an attack, for a person."""
-    assert one.ratio is not None
-    low, high = one.ratio.low(SHOWN), one.ratio.high(SHOWN)
-    lost = f"; {one.lost} pairs left out" if one.lost else ""
-    spread = f"{one.ratio.value:.3g} ({low:.3g} to {high:.3g} with {SURE}; {len(one.pairs)} pairs{lost})"
-    return f"p99, {name} over {one.other}: {spread}: {verdict(one)}"
-
-
-def verdict(one: Compared) -> str:
-    """Which side of the goal."""
-    return f"{one.verdict} {GOALS[P99].goal:g}" if one.verdict else "not decided"
-
-
-def judge_p99(session: Session, attacks: Rounds, found: Mapping[str, Compared]) -> None:
-    """The largest ratio. The goal is met if all attacks are within it, and missed if one is above it."""
-    ratios = {name: one.ratio for name, one in found.items() if one.ratio is not None}
-    worst = max(ratios, key=lambda name: ratios[name].value)
-    ratio = ratios[worst]
-    beside = {f"{SURE} from": ratio.low(SHOWN), f"{SURE} to": ratio.high(SHOWN)}
-    beside["of all, at most"] = max(one.high(ERROR / len(LOOKS)) for one in ratios.values())
-    beside["decided"], beside["of"] = float(sum(one.verdict != OPEN for one in found.values())), float(len(found))
-    beside |= over_alone(attacks)
-    shares = [control_share(attacks.turns[name]) for name in attacks.compared if attacks.turns[name]]
-    beside[CONTROL_SHARE] = max(shares, default=math.nan)
-    session.settings["figure_from"] = worst
-    doubt = doubtful(found)
-    if not math.isfinite(ratio.value):
-        reason = f"{worst}: in half of the turns more than a hundredth of the victim's requests stayed unanswered"
-        session.figure(P99, None, reason=reason, beside=beside)
-        return
-    session.figure(P99, ratio.value, beside=beside, undecided=doubt)
-
-
-def doubtful(found: Mapping[str, Compared]) -> str:
-    """Why the figure is not judged, if so."""
-    open_ones = [name for name, one in found.items() if one.verdict == OPEN]
-    if not open_ones or any(one.verdict == ABOVE for one in found.values()):
-        return ""
-    goal = GOALS[P99].goal
-    return f"{', '.join(open_ones)}: not known on which side of {goal:g}; measure for longer (--seconds)"
 
 
 def over_alone(attacks: Rounds) -> dict[str, float]:

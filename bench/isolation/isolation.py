@@ -13,14 +13,17 @@ printed beside it and has no goal.
 
 Beside that one neighbour there are two that flood at once, over two that are as busy and silent; and one whose frames
 and bytes a second the iokernel limits (`rate_frames_per_s`, `rate_bytes_per_s`): small frames meet the first limit,
-full ones the second. Its silent counterpart writes as many frames as the limits let through.
+full ones the second.
+
+Each flood has a silent one of its own, which takes as much time (`Both`).
+
+An arm has turns in pairs with the silent one that it is compared with, until it is known on which side of the goal
+the ratio lies (harness/pairs). The figure is the largest ratio.
 
 Beside each figure stands what bounds it: how much the victim carries beside that flood, and what the machine's pauses
 make of a p99 where so much less is left to work off what queued up in them (share.py). The same ratio at a quarter of
-the capacity, where there is room, stands beside the first.
-
-Each silent neighbour has two turns in a round. Its second over its first is what the same ratio is of what is the same
-(an A/A test): no figure is known better than that one, in the same run, is known to be 1.
+the capacity, where there is room, stands beside the first. So does that of the silent neighbour to itself: it has two
+turns in a round, and no figure is known better than that ratio, in the same run, is known to be 1.
 """
 
 from __future__ import annotations
@@ -28,28 +31,26 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ...iokernel import AppConfig
 from ..harness import rig, usage
-from ..harness.goals import GOALS
-from ..harness.numbers import Ratio, median_interval
 from ..harness.openloop import Point
+from ..harness.pairs import SHOWN, SURE, Compared, Rounds, Turn, judge, said, sentence, take
 from ..harness.plot import Canvas
 from ..harness.session import Session
 from . import share
 from .flooder import Flooder
-from .victim import ALONE, CANARY_S, STEP, bars, compare, half_load, place, record
+from .victim import ALONE, STEP, bars, half_load, place, record
 
 SUMMARY = "an application's p99 at half load beside a neighbour that floods, over one that is as busy and sends nothing"
 FIGURES = ("isolation.flood_over_silent", "isolation.two_over_silent", "isolation.limited_over_silent")
 OVER_ALONE = "victim_p99_ratio"  # flood over alone: a value beside the figure, without a goal
 
-SLICE_S = 0.03  # the host's gaps are milliseconds long, some ten a second: most slices have none
-ROUNDS_LEAST = 3
-SLICE_COSTS_S = 0.06  # with what starting and ending it take
+SLICE_S, WINDOW_S = 0.1, 0.0025  # the host's gaps are milliseconds long, some ten a second: most windows have none
 FRAMES_PER_S, BYTES_PER_S = 50_000, 10_000_000  # of the limited one
 NEIGHBOURS = {
     "flooder": AppConfig(ip="10.77.0.3"),
@@ -57,11 +58,9 @@ NEIGHBOURS = {
     "limited": AppConfig(ip="10.77.0.5", rate_frames_per_s=FRAMES_PER_S, rate_bytes_per_s=BYTES_PER_S),
 }
 SLOTS = {"flooder": 65536, "second": 65536, "limited": 512}  # of rings; what waits is sent at the end of a slice
-SMALL, SILENT = "beside small frames", "beside a busy silent one"
-QUARTER = ", a quarter of the capacity"
-TWO, TWO_SILENT = "beside small frames of two", "beside two busy silent ones"
+SMALL, TWO = "beside small frames", "beside small frames of two"
 LIMITED, LIMITED_FULL = "beside limited small frames", "beside limited full frames"
-LIMITED_SILENT = "beside a silent one as busy as the limited"
+SILENT, QUARTER, AGAIN = ", silent", ", a quarter of the capacity", ", again"  # behind an arm's name
 FLOODS = {  # arm: destination, bytes of a frame
     SMALL: ("uplink", 60),
     "beside full frames": ("uplink", 1514),
@@ -72,15 +71,18 @@ FLOODS = {  # arm: destination, bytes of a frame
 }
 WHO = {TWO: ("flooder", "second"), LIMITED: ("limited",), LIMITED_FULL: ("limited",)}  # else ONE
 ONE = ("flooder",)
-OVER = {TWO: TWO_SILENT, LIMITED: LIMITED_SILENT, LIMITED_FULL: LIMITED_SILENT}  # else SILENT
-FIGURE_OF = dict(zip((SILENT, TWO_SILENT, LIMITED_SILENT), FIGURES, strict=True))
-AS_BUSY_AS = {SILENT: SMALL, TWO_SILENT: TWO, LIMITED_SILENT: LIMITED}
-AGAIN = ", again"
+FIGURE_OF = {TWO: FIGURES[1], LIMITED: FIGURES[2], LIMITED_FULL: FIGURES[2]}  # else the first
 ITSELF = "the silent one again over itself"
+BUSY = "a silent one's core time over its flood's, at most"
+ALSO = dict.fromkeys(FLOODS, (ALONE,)) | {  # have turns as long as that flood has
+    SMALL: (ALONE, SMALL + SILENT + AGAIN, SMALL + QUARTER, SMALL + QUARTER + SILENT),
+}
+CALIBRATES, SILENT_MOST = 4, 65536
 
 
 def run(session: Session) -> None:
     """Find the victim's load, then measure the arms in turns."""
+    end = time.monotonic() + session.seconds
     cores, apart = place(session, "neighbour", SLICE_S)
     session.settings |= {"limited_frames_per_s": FRAMES_PER_S, "limited_bytes_per_s": BYTES_PER_S}
     with contextlib.ExitStack() as stack:
@@ -96,89 +98,126 @@ def run(session: Session) -> None:
                 session.figure(figure, None, reason=why)
             session.skip("alone, and beside floods", why)
             return
-        slices: dict[str, share.Slice] = {ALONE: lambda rps: made.load.measure(rps, SLICE_S)}
-        for name, (kind, size) in FLOODS.items():
-            who = [flooders[one] for one in WHO.get(name, ONE)]
-            slices[name] = partial(beside, made, who, kind, size, 1)
-        for silent, flood in AS_BUSY_AS.items():
-            fill = round(slices[flood](rate).extra["neighbour_fill"])
-            who = [flooders[one] for one in WHO.get(flood, ONE)]
-            slices[silent] = partial(beside, made, who, "silent", 60, fill)
+        beside_one = {
+            name: Both(partial(beside, made, [flooders[one] for one in WHO.get(name, ONE)]), kind, size)
+            for name, (kind, size) in FLOODS.items()
+        }
+        slices: dict[str, share.Slice] = {ALONE: lambda rps: made.load.measure(rps, SLICE_S, WINDOW_S)}
+        for name, both in beside_one.items():
+            slices |= {name: both.flood, name + SILENT: both.silent}
+        less = Both(beside_one[SMALL].beside, *FLOODS[SMALL])
+        for both, rps in (*((one, rate) for one in beside_one.values()), (less, rate / 2)):
+            for _ in range(CALIBRATES):
+                both.flood(rps)
+                both.silent(rps)
         shares = share.measure(session, slices, STEP * session.settings["victim_capacity_rps"])
-        bodies = {name: partial(one, rate) for name, one in slices.items()}
-        bodies |= {name + QUARTER: partial(slices[name], rate / 2) for name in (SMALL, SILENT)}
-        bodies |= {silent + AGAIN: bodies[silent] for silent in FIGURE_OF}
-        rounds = max(ROUNDS_LEAST, int(0.7 * session.seconds / (SLICE_COSTS_S * len(bodies) + CANARY_S)))
-        got = session.interleave(bodies, rounds, canary_s=CANARY_S)
-    for name, points in got.items():
-        record(session, name, points)
-    judge(session, got, shares)
+        done = take(
+            session, bodies_of(slices, less, rate), comparisons(), end - time.monotonic(), ALSO, there_and_back=True
+        )
+    add_rows(session, done)
+    judge_all(session, done, shares)
 
 
-def judge(session: Session, got: Mapping[str, Sequence[Point]], shares: Mapping[str, float] | None = None) -> None:
-    """The figures: each the median of neighbouring slices' ratios, from the flood that is worst for the victim.
+class Both:
+    """A flood, and a silent neighbour that takes as much time of its core. That one writes more frames: a flood's cost
+    it more each, since the loop has had their lines. After each of its slices it is set how many, by what it was off
+    by, and by twice as many at most: CPU time grows no faster than frames do, so it does not swing."""
 
-    shares: what the victim carries in each arm, requests/s, if that was measured.
-    """
-    over_alone: dict[str, float] = {}
-    over_silent: dict[str, dict[str, Ratio]] = {silent: {} for silent in FIGURE_OF}
-    for name in FLOODS:
-        silent = OVER.get(name, SILENT)
-        if name not in got:
-            continue
-        if (ratio := compare(session, got, name, ALONE)) is not None:
-            over_alone[name] = ratio.median
-        if silent in got and (ratio := compare(session, got, name, silent)) is not None:
-            over_silent[silent][name] = ratio
-    for silent in FIGURE_OF:
-        if silent in got:
-            compare(session, got, silent, ALONE)
-    for silent, figure in FIGURE_OF.items():
-        if silent not in got:
-            continue
-        floods = [name for name in over_alone if OVER.get(name, SILENT) == silent]
-        aside = {OVER_ALONE: max(over_alone[name] for name in floods)} if floods else {}
-        if silent == SILENT and SMALL + QUARTER in got:
-            quarter = compare(session, got, SMALL + QUARTER, SILENT + QUARTER)
-            aside |= {QUARTER.strip(", "): quarter.median} if quarter else {}
-        if silent + AGAIN in got and (itself := compare(session, got, silent + AGAIN, silent)) is not None:
-            aside[ITSELF] = itself.median
-            if interval := median_interval(itself.pairs):
-                aside |= zip((f"{ITSELF}, 95 % from", f"{ITSELF}, 95 % to"), interval, strict=True)
-        found = over_silent[silent]
-        if not found:
-            why = f"{silent}, more than half of the slices lost requests: the machine stood still"
+    def __init__(self, beside: Callable[[str, int, int, float], Point], kind: str, size: int) -> None:
+        """beside: a slice beside frames of a kind and a size, so many at a fill if they are silent; at a rate."""
+        self.beside = beside
+        self._kind, self._size = kind, size
+        self.frames = 0  # not known before the first flood
+        self._wanted = 0.0
+
+    def flood(self, rate: float) -> Point:
+        point = self.beside(self._kind, self._size, 1, rate)
+        self._wanted = point.extra["neighbour_core_share"]
+        self.frames = self.frames or max(1, round(point.extra["neighbour_fill"]))
+        return point
+
+    def silent(self, rate: float) -> Point:
+        point = self.beside("silent", self._size, self.frames, rate)
+        has = point.extra["neighbour_core_share"]
+        if has > 0:
+            by = min(max(self._wanted / has, 0.5), 2.0)
+            self.frames = min(max(1, round(self.frames * by)), SILENT_MOST)
+        return point
+
+
+def bodies_of(slices: Mapping[str, share.Slice], less: Both, rate: float) -> dict[str, Callable[[], Turn]]:
+    """The arms, each flood next to its silent one. less: of the arms at a quarter of the capacity."""
+
+    def turn(one: share.Slice, rps: float) -> Turn:
+        return Turn(one(rps))
+
+    pairs = [name for flood in FLOODS for name in (flood, flood + SILENT)]
+    bodies: dict[str, Callable[[], Turn]] = {name: partial(turn, slices[name], rate) for name in (*pairs, ALONE)}
+    bodies |= {SMALL + SILENT + AGAIN: bodies[SMALL + SILENT]}
+    of_less = {SMALL + QUARTER: less.flood, SMALL + QUARTER + SILENT: less.silent}
+    return bodies | {name: partial(turn, one, rate / 2) for name, one in of_less.items()}
+
+
+def comparisons() -> list[Compared]:
+    """Of each flood, for its figure."""
+    figures = {name: FIGURE_OF.get(name, FIGURES[0]) for name in FLOODS}
+    many = list(figures.values())
+    return [Compared(name, name + SILENT, figure, many.count(figure)) for name, figure in figures.items()]
+
+
+def add_rows(session: Session, done: Rounds[Turn]) -> None:
+    """A row for each arm, with what came of its comparison."""
+    for name, turns in done.turns.items():
+        if turns:
+            row = record(session, name, [turn.point for turn in turns])
+            if name in done.compared:
+                row |= said(done.compared[name])
+
+
+def judge_all(session: Session, done: Rounds[Turn], shares: Mapping[str, float] | None = None) -> None:
+    """The figures. shares: what the victim carries in each arm, requests/s, if that was measured."""
+    session.settings["rounds"] = {"counted": done.rounds, "loud": done.loud}
+    for figure in FIGURES:
+        compared = {name: one for name, one in done.compared.items() if one.figure == figure}
+        ratios = {name: one.ratio for name, one in compared.items() if one.ratio is not None}
+        aside = beside_figure(done, list(compared))
+        if not ratios:
+            why = "beside silent ones each of the turns lost requests: the machine stood still"
             session.figure(figure, None, reason=why, beside=aside)
             continue
-        worst = max(found, key=lambda name: found[name].median)
-        session.settings.setdefault("figures_from", {})[figure] = worst
-        aside |= _bounds(session, got, shares or {}, worst, silent)
-        session.figure(
-            figure, found[worst].median, runs=found[worst].pairs, undecided=_doubt(figure, found), beside=aside
-        )
+        for name in ratios:
+            session.note(sentence(compared[name]))
+        worst = max(ratios, key=lambda name: ratios[name].value)
+        aside[BUSY] = max(core_time(done.turns[name + SILENT]) / core_time(done.turns[name]) for name in ratios)
+        aside |= _bounds(session, done, shares or {}, worst)
+        session.settings.setdefault("figures_from", {})[figure] = judge(session, figure, compared, aside)
 
 
-def _doubt(figure: str, found: Mapping[str, Ratio]) -> str:
-    """Why a figure is neither met nor missed, if so. It is missed if the median of one flood is known to be above the
-    goal, and met if those of all are known not to be."""
-    goal, spans = GOALS[figure].goal, []
-    assert goal is not None
-    for name, ratio in found.items():
-        low, high = median_interval(ratio.pairs) or (0.0, math.inf)
-        if low > goal:
-            return ""
-        if high > goal:
-            spans.append(f"{name}: {low:.3g} to {high:.3g} with 95 %")
-    told = f"not known on which side of the goal it lies: {', '.join(spans)}; measure for longer (--seconds)"
-    return told if spans else ""
+def core_time(turns: Sequence[Turn]) -> float:
+    """Of a neighbour, on average, of a core."""
+    return statistics.fmean(turn.point.extra["neighbour_core_share"] for turn in turns)
 
 
-def _bounds(
-    session: Session, got: Mapping[str, Sequence[Point]], shares: Mapping[str, float], flood: str, silent: str
-) -> dict[str, float]:
+def beside_figure(done: Rounds[Turn], floods: Sequence[str]) -> dict[str, float]:
+    """Ratios that have no goal."""
+    found = {}
+    over_alone = [ratio.value for name in floods if (ratio := done.between(name, ALONE))]
+    if over_alone:
+        found[OVER_ALONE] = max(over_alone)
+    for name in floods:
+        if quarter := done.between(name + QUARTER, name + QUARTER + SILENT):
+            found[QUARTER.strip(", ")] = quarter.value
+        if itself := done.between(name + SILENT + AGAIN, name + SILENT):
+            found |= {ITSELF: itself.value, f"{ITSELF}, {SURE} from": itself.low(SHOWN)}
+            found[f"{ITSELF}, {SURE} to"] = itself.high(SHOWN)
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _bounds(session: Session, done: Rounds[Turn], shares: Mapping[str, float], flood: str) -> dict[str, float]:
     """What bounds a figure, to stand beside it."""
-    p50_us, rate = statistics.median(p.p50_us for p in got[silent]), got[silent][0].offered_rps
-    found = share.beside(session.canary.by_cpu.values(), shares, rate, flood, silent, ALONE, p50_us)
+    points = [turn.point for turn in done.turns[flood + SILENT]]
+    p50_us, rate = statistics.median(point.p50_us for point in points), points[0].offered_rps
+    found = share.beside(session.canary.by_cpu.values(), shares, rate, flood, flood + SILENT, ALONE, p50_us)
     if found.get(share.PAUSES) == math.inf:
         session.note(f"{flood}: the victim's {rate:,.0f} requests/s are more than it can have, {shares[flood]:,.0f}")
     return {name: value for name, value in found.items() if math.isfinite(value)}
@@ -192,7 +231,7 @@ def beside(made: rig.Rig, flooders: Sequence[Flooder], kind: str, size: int, fra
     uplink = made.iokernel.stats()["uplinks"][0]["mac"]
     for flooder in flooders:
         flooder.start(kind, size, SLICE_S, uplink, frames)
-    point = made.load.measure(rate, SLICE_S)
+    point = made.load.measure(rate, SLICE_S, WINDOW_S)
     results = [flooder.wait(SLICE_S + 10) for flooder in flooders]
     after = _neighbours(made, flooders)
     busy_s = sum((usage.of_process(f.pid) - then).busy_s for f, then in zip(flooders, used, strict=True))

@@ -1,9 +1,9 @@
-"""The victim of a neighbour: an application at half of its capacity, in slices; and what is made of their p99.
+"""The victim of a neighbour: an application at half of its capacity, in slices; and the rows of them.
 
 Capacity is the highest load that it carries alone with a p99 within a limit, which is what capacity means to who has to
 keep latencies. A virtual machine is stopped for a millisecond some times a second, and what queues meanwhile decides
-the p99 of the slice in which it happens. So the slices are short, most of them are not hit, and what counts is the
-median of the ratios of neighbouring slices.
+the p99 of the slice in which it happens. So an arm has many slices, in turns with what it is compared with
+(harness/pairs).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ..harness import rig
-from ..harness.numbers import Ratio, number, pairwise
+from ..harness.numbers import number
 from ..harness.openloop import Measure, Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
@@ -26,13 +26,6 @@ CANARY_S = 0.03
 FROM_RPS, STEP, TRIES, FAILURES = 250_000.0, 1.5, 4, 2
 P99_LIMIT_US, OVER_UNLOADED, UNLOADED_MOST_US = 50.0, 2.0, 200.0
 _TRY_S = 0.07
-
-
-class Slice(Protocol):
-    """A slice of an arm."""
-
-    @property
-    def p99_us(self) -> float: ...
 
 
 def place(session: Session, who: str, slice_s: float) -> tuple[tuple[int, int], int]:
@@ -101,35 +94,8 @@ def record(session: Session, arm: str, points: Sequence[Point]) -> dict[str, Any
     return row
 
 
-def compare(session: Session, arms: Mapping[str, Sequence[Slice]], name: str, other: str) -> Ratio | None:
-    """The ratio of the p99 of two arms, slice by slice. None, with a note: there is none.
-
-    A slice that lost requests has an infinite p99: in `name` it counts as such. Where that of `other` has one, the
-    machine stood still, and the pair says nothing.
-    """
-    what = f"{name} over {other}"
-    pairs = [(p.p99_us, q.p99_us) for p, q in zip(arms[name], arms[other], strict=True)]
-    kept = [(p, q) for p, q in pairs if math.isfinite(q)]
-    lost = len(pairs) - len(kept)
-    if 2 * len(kept) < len(pairs) or not pairs:
-        why = f"p99 is infinite (requests unanswered) in {lost} of {len(pairs)} slices, {other}"
-        session.note(f"p99, {what}: {why}")
-        return None
-    ratio = pairwise([p for p, _ in kept], [q for _, q in kept])
-    left_out = f"; {lost} of {len(pairs)} pairs left out" if lost else ""
-    session.note(f"p99, {what}: {_quartiles(ratio)}{left_out}")
-    session.settings.setdefault("p99_over", {})[what] = ratio.median
-    return ratio
-
-
-def _quartiles(ratio: Ratio) -> str:
-    """Median and quartiles: of many short slices the extremes are the machine's."""
-    pairs = sorted(ratio.pairs)
-    return f"{ratio.median:.3g} (quartiles {pairs[len(pairs) // 4]:.3g} .. {pairs[3 * len(pairs) // 4]:.3g})"
-
-
 def bars(canvas: Canvas, arms: Sequence[Mapping[str, Any]], colours: Sequence[int] | None = None) -> None:
-    """The p99 of each arm: the median of its slices, of which the figures compare single ones."""
+    """The p99 of each arm: the median of its slices."""
     names, values = [str(a["name"]) for a in arms], [number(a["p99_us_median_of_slices"]) for a in arms]
     canvas.bars(names, values, ylabel="p99, median of the turns (us)", colours=colours, log=True)
     infinite = [name for name, value in zip(names, values, strict=True) if not math.isfinite(value)]

@@ -45,7 +45,7 @@ def fill(session: Session, done: Sequence[Done]) -> None:
         shape = {key: _mean([d.shape[key] for d in mine]) for key in mine[0].shape}
         session.arm(f"{name}, {cores} cores", modelled=True, **row, **numbers, **shape)
     for name in dict.fromkeys(name for name, _ in groups):
-        session.stop(name, _end([row for row in session.arms if row["policy"] == name]))
+        session.stop_uncounted(name, _end([row for row in session.arms if row["policy"] == name]))
     if named := [name for name, oracle in oracles.items() if oracle]:
         session.note(f"{', '.join(named)} is given what is to come: an oracle, no policy for a machine")
     wrong = {row["policy"]: row["gifts_refused"] for row in session.arms if row["gifts_refused"]}

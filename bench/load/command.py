@@ -176,7 +176,7 @@ def _document(job: Job, session: Session, out: Outcome) -> None:
             session.arms.append(measured.row(name))
     for name, swept in out.swept.items():
         if swept.stop:
-            session.stop(name, swept.stop)
+            session.stop_uncounted(name, swept.stop)
     session.settings["found"] = {
         name: {
             "limit": str(found.limit),

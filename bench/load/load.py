@@ -1,9 +1,10 @@
 """The load tool against servers whose latency is known: does it report what was injected, at the rate that was asked?
 
-The reference server keeps each request as long as the request says, and files how long that really was
-(reference/reference.h). What the tool reports is compared with that, percentile by percentile, from the same requests.
-The difference is the way there and back, and whatever the tool does wrong. The server has the second core, the tool the
-first one.
+The reference server keeps each request as long as the request says, and files how long after the request was to be
+sent its answer went off: what it injected, the way there, and how late the tool sent, as a tool that measures from the
+intended time has to report. The tool's percentiles are compared with those, of the same requests, all of them: the
+difference is the way back, and whatever the tool does wrong. A pause of the machine is in both. Beside it the same
+against what was injected alone. The server has the second core, the tool the first one.
 
 Rates: arrivals at equal distances, so that what is achieved is not a matter of chance; by the tool over kernel sockets,
 and over corelane's own stack on a memory link, whose other end sends back what it gets. Beside it the same over AF_XDP
@@ -24,6 +25,7 @@ from typing import Any
 
 from ...drivers.linux import netns
 from ...libos import Runtime
+from ...runtime.hist import Hist
 from ..harness.numbers import plain
 from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
@@ -51,16 +53,27 @@ Over = Callable[[tuple[int, int], float, float], Point]
 
 @dataclass(frozen=True)
 class Seen:
-    """One load: what was reported, and what was injected, us, by percentile."""
+    """One load: what was reported; how long after they were due the server answered the same requests; how long it kept
+    them. ns."""
 
     measured: Point
-    reported_us: tuple[float, ...]
-    injected_us: tuple[float, ...]
+    reported: Hist
+    answered: Hist
+    injected: Hist
 
     @property
     def error(self) -> float:
         """The largest relative error of the percentiles."""
-        return max(abs(r - i) / i for r, i in zip(self.reported_us, self.injected_us, strict=True))
+        return _apart(self.reported, self.answered)
+
+    @property
+    def over_injected(self) -> float:
+        """By how much of what was injected the percentiles differ from it, at most."""
+        return _apart(self.reported, self.injected)
+
+
+def _apart(reported: Hist, of: Hist) -> float:
+    return max(abs(reported.percentile(p) - of.percentile(p)) / of.percentile(p) for p in PERCENTS)
 
 
 def holds() -> tuple[int, ...]:
@@ -100,10 +113,7 @@ class Injected:
         """One load; the requests on both sides of the comparison are the same."""
         self.server.clear()
         result = self.load.run(rate, seconds)
-        point = point_of(result)
-        kept = self.server.kept
-        reported, injected = (tuple(h.percentile(p) / 1e3 for p in PERCENTS) for h in (result.latency, kept))
-        return Seen(point, reported, injected)
+        return Seen(point_of(result), result.latency, self.server.since_due, self.server.kept)
 
 
 def run(session: Session) -> None:
@@ -128,19 +138,30 @@ def errors(session: Session, cores: tuple[int, int]) -> None:
             return injected.measure(rate, seconds)
 
     arms = {f"{transport}, {rate:,}/s": partial(one, transport, rate) for transport, rate in loads}
-    found = session.interleave(arms, ROUNDS)
-    worst = {name: statistics.median(seen.error for seen in rounds) for name, rounds in found.items()}
+    conclude_errors(session, session.interleave(arms, ROUNDS))
+
+
+def conclude_errors(session: Session, found: dict[str, list[Seen]]) -> None:
+    """load.error, and rows with what was reported beside what was known. found: the rounds of each load."""
     for name, rounds in found.items():
         row = session.point(name, middle([seen.measured for seen in rounds]))
-        for i, percent in enumerate(PERCENTS):
-            reported = statistics.median(seen.reported_us[i] for seen in rounds)
-            injected = statistics.median(seen.injected_us[i] for seen in rounds)
+        for percent in PERCENTS:
+            reported, answered, injected = (
+                statistics.median(hist.percentile(percent) / 1e3 for hist in hists)
+                for hists in zip(*((seen.reported, seen.answered, seen.injected) for seen in rounds), strict=True)
+            )
             row[f"injected_p{percent:g}_us"] = plain(injected)
-            row[f"p{percent:g}_error"] = plain((reported - injected) / injected)
+            row[f"answered_p{percent:g}_us"] = plain(answered)
+            row[f"p{percent:g}_error"] = plain((reported - answered) / answered)
+    worst = {name: statistics.median(seen.error for seen in rounds) for name, rounds in found.items()}
     largest = max(worst, key=lambda name: worst[name])
     runs = [max(found[name][i].error for name in found) for i in range(len(found[largest]))]
     if all(math.isfinite(error) for error in worst.values()):
-        session.figure("load.error", worst[largest], runs=runs, beside=worst)
+        over = {
+            f"{name}, over what was injected": statistics.median(seen.over_injected for seen in rounds)
+            for name, rounds in found.items()
+        }
+        session.figure("load.error", worst[largest], runs=runs, beside=worst | over)
     else:
         lost = ", ".join(name for name, error in worst.items() if not math.isfinite(error))
         session.figure("load.error", None, reason=f"requests stayed unanswered at {lost}: the sockets' cores are full")

@@ -19,7 +19,7 @@ from ..harness.numbers import PERCENTILES, plain
 from ..harness.openloop import LOSS_LIMIT, RATE_SLACK, Point
 from .arrivals import Arrivals
 from .reference.reference import Reference
-from .sockload.sockload import Asked, Functions, Result, SockLoad, Tick
+from .sockload.sockload import ECHO_LEAST, Asked, Functions, Result, SockLoad, Tick
 from .targets import STORES, Target
 from .trust import Doubt, Samples, doubts, interval, latencies, samples
 from .workloads import Workload
@@ -288,7 +288,7 @@ def _reflector(plan: Plan) -> Iterator[dict[str, Any]]:
 
 def measure_share(plan: Plan, rate: float, seconds: float = SHARE_S) -> Share:
     """What the client measures at this rate against a reflector on loopback, or on a memory link."""
-    asks, answers = (min(max(n, 32), REPLY_MOST) for n in plan.message_bytes())
+    asks, answers = (min(max(n, ECHO_LEAST), REPLY_MOST) for n in plan.message_bytes())
     if plan.over is not None:  # its server sends back what it gets
         asks = answers = min((asks + answers) // 2, DATAGRAM_MOST if plan.target.udp else REPLY_MOST)
     own = replace(

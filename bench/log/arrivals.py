@@ -1,14 +1,19 @@
 """When a flush goes, on what there is: Poisson arrivals on a disk and on tmpfs, p50 and p99 at each load.
 
 The log runs on one core with its arrivals, each of which is a uthread. An append counts from when it was due until it
-was durable. Loads are fractions of what the log makes durable a second with 256 writers in a closed loop, which is
-measured first. Each setting goes on until a load is not carried, and the counters say why that was
-(bench/harness/stops.py). The kthread makes the arrivals, too: where they begin late, it is the one that is busy.
+was durable. Loads are fractions of the highest one that the log carries under its own rule, which is searched for
+first, from what 256 writers append in a closed loop. Each setting goes on until a load is not carried, and the
+counters say why that was (bench/harness/stops.py). The kthread makes the arrivals, too: where they begin late, it is
+the one that is busy.
+
+Then all settings have short turns at the loads below the capacity, for the figures: what a fixed setting's p50, and
+p99, is over the log's own, at the load and against the setting where that is least (heldout.py).
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,9 +23,10 @@ import numpy as np
 
 from .._native import ffi
 from ..harness.numbers import number
-from ..harness.openloop import Measure, Point
+from ..harness.openloop import Measure, Point, search_peak
 from ..harness.session import Session
 from ..harness.stops import Evidence
+from .heldout import worst_held_out
 from .names import ADAPTIVE, FIXED
 
 FRACTIONS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
@@ -28,8 +34,12 @@ SETTINGS = ("no wait, 1 in flight", "no wait, 4 in flight", "16 or 50 us", "64 o
 RULES = {"adaptive": ADAPTIVE, **{name: FIXED[name] for name in SETTINGS}}
 LEAST, MOST = 50, 50_000  # arrivals of a load
 FEW_WRITES_S = 3e-4  # what is durable so long after the last one was due is not behind
-WRITERS, CAPACITY_S = 256, 0.1  # that say what can be carried
+WRITERS, GUESS_S, FIRST_OF_GUESS = 256, 0.1, 0.1  # that say from where on to search for what is carried
+SEARCH, SEARCH_LEAST = 0.05, 1000  # of a run's time for arrivals; arrivals of a try
 SEED = 7
+JUDGED, ROUNDS = (0.05, 0.2, 0.5, 0.8), 4  # fractions and turns for the figures; turns: a multiple of 4
+JUDGED_LEAST = 200  # arrivals of a turn
+FIGURES = {"p50_us": "log.poisson_p50", "p99_us": "log.poisson_p99"}
 
 Append = Callable[["Arrivals", tuple[int, int, int]], "Arrived"]
 
@@ -68,11 +78,11 @@ class Arrived:
 
 @dataclass
 class Place:
-    """Where the log is: how arrivals append to it, its folder, and appends a second that it can carry."""
+    """Where the log is: how arrivals append to it, its folder, and what writers in a closed loop append a second."""
 
     append: Append
     folder: Path
-    capacity: float
+    closed_per_s: float
 
 
 class DiskClock:
@@ -89,9 +99,17 @@ class DiskClock:
             return None
 
 
-def point(append: Append, disk: DiskClock, setting: tuple[int, int, int], per_s: float, seconds: float) -> Point:
-    """One load under one setting."""
-    arrivals = Arrivals(per_s, int(min(max(per_s * seconds, LEAST), MOST)), SEED)
+def point(
+    append: Append,
+    disk: DiskClock,
+    setting: tuple[int, int, int],
+    per_s: float,
+    seconds: float,
+    least: int = LEAST,
+    seed: int = SEED,
+) -> Point:
+    """One load under one setting, of `least` arrivals or more."""
+    arrivals = Arrivals(per_s, int(min(max(per_s * seconds, least), MOST)), seed)
     before = disk.seconds()
     got = append(arrivals, setting)
     after = disk.seconds()
@@ -114,17 +132,68 @@ def point(append: Append, disk: DiskClock, setting: tuple[int, int, int], per_s:
     )
 
 
-def run(session: Session, places: Mapping[str, Place], seconds: float) -> None:
-    """All settings in turns at each load, place by place."""
+def run(session: Session, places: Mapping[str, Place], seconds: float, judged_s: float) -> None:
+    """All settings in turns at each load, place by place; then the turns of the figures, of judged_s."""
+    capacity = {}
     for name, place in places.items():
         disk = DiskClock(place.folder)
+        capacity[name] = capacity_of(place, disk, SEARCH * seconds)
         arms: dict[str, Measure] = {
             f"{name}, Poisson: {rule}": partial(point, place.append, disk, setting) for rule, setting in RULES.items()
         }
-        session.settings[f"capacity_per_s, {name}"] = place.capacity
-        peaks = dict.fromkeys(arms, place.capacity)
+        session.settings[f"capacity_per_s, {name}"] = capacity[name]
+        peaks = dict.fromkeys(arms, capacity[name])
         session.curves(arms, peaks, seconds=seconds / len(places), fractions=FRACTIONS, explain=arms)
         compare(session, name)
+    if places:
+        judge(session, places, capacity, judged_s)
+
+
+def capacity_of(place: Place, disk: DiskClock, seconds: float) -> float:
+    """The highest load that the log carries under its own rule, appends/s; if it carried none, what was asked first."""
+    measure = partial(point, place.append, disk, ADAPTIVE, least=SEARCH_LEAST)
+    first = FIRST_OF_GUESS * place.closed_per_s
+    return search_peak(measure, start_rps=first, step=1.5, seconds=seconds).peak_rps or first
+
+
+def judge(session: Session, places: Mapping[str, Place], capacity: Mapping[str, float], seconds: float) -> None:
+    """The figures: all settings in turns at loads below the capacity, the same arrivals for all of a round."""
+    slot_s = seconds / (len(places) * len(JUDGED) * len(RULES) * ROUNDS)
+    session.say("Poisson arrivals, in turns")
+    rates: dict[str, dict[str, dict[str, list[float]]]] = {key: {} for key in FIGURES}
+    for name, place in places.items():
+        disk = DiskClock(place.folder)
+        for fraction in JUDGED:
+            got = _turns(place, disk, fraction * capacity[name], slot_s)
+            for key, of in rates.items():
+                of[f"{name}, {fraction:g} of capacity"] = {
+                    rule: [1 / number(getattr(p, key)) for p in points] for rule, points in got.items()
+                }
+    for key, figure in FIGURES.items():
+        ours = {load: of["adaptive"] for load, of in rates[key].items()}
+        others = {load: {rule: of[rule] for rule in of if rule != "adaptive"} for load, of in rates[key].items()}
+        halves = worst_held_out(ours, others)
+        single = {
+            rule: worst_held_out(ours, {load: {rule: of[rule]} for load, of in others.items()})
+            for rule in RULES
+            if rule != "adaptive"
+        }
+        beside = {f"of {rule} alone": statistics.mean(h.ratio for h in found) for rule, found in single.items()}
+        session.figure(figure, statistics.mean(h.ratio for h in halves), runs=[h.ratio for h in halves], beside=beside)
+        session.note(f"{figure}: {'; '.join(map(str, halves))}")
+        by_load = {load: worst_held_out({load: ours[load]}, {load: others[load]}) for load in ours}
+        told = (f"{load} {statistics.mean(h.ratio for h in found):.3g}" for load, found in by_load.items())
+        session.note(f"{figure} by load: {', '.join(told)}")
+
+
+def _turns(place: Place, disk: DiskClock, per_s: float, slot_s: float) -> dict[str, list[Point]]:
+    """All settings at one load, forwards and backwards."""
+    found: dict[str, list[Point]] = {rule: [] for rule in RULES}
+    for turn in range(ROUNDS):
+        for rule in list(RULES)[:: 1 if turn % 2 == 0 else -1]:
+            of = (place.append, disk, RULES[rule], per_s, slot_s, JUDGED_LEAST, SEED + 1 + turn)
+            found[rule].append(point(*of))
+    return found
 
 
 def compare(session: Session, place: str) -> None:

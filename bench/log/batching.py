@@ -9,7 +9,8 @@ Nothing of it is measured: it is the same on every machine. On each disk three r
 What a rule reaches of the best fixed setting: in a closed loop its appends a second over the other's; with Poisson
 arrivals the other's mean time from when an append was due until it was durable, over its own. From the capacity on,
 where that time grows for as long as the load lasts, it is appends a second again. Of p50 and p99, at each load, the
-other's over its own, each against the setting that is best in that.
+other's over its own, each against the setting that is best in that. What not knowing the disk has to do with it:
+unknown.py.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..harness.openloop import Curve, Point
+from ..harness.openloop import Curve, Point, carried_to_the_end
 from ..harness.session import Session
 from ..harness.stops import Evidence, stop_of
 from .modelled import ADAPTIVE, DISKS, FIXED, Disk, Outcome, Setting, closed_loop, open_loop
+from .unknown import MEASURES, Part, best_of_all, once_learnt, whole_load
 
 WRITERS = (1, 2, 4, 8, 16, 32, 64)
 FRACTIONS = (0.001, 0.05, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.56)  # of what the best setting can carry
 OPEN_FIXED = tuple(s for s in FIXED if s.records in (1, 4, 16, 64) and s.in_flight in (1, 2, 4, 16))
+STEADY = (0.05, 0.8)  # loads between these have an end to what is found out, and no queue that grows
 LAST_WRITES = 100  # a load lasts as long as so many lone writes, ..
 LEAST_ARRIVALS, MOST_ARRIVALS = 2000, 6000  # .. of appends no fewer and no more than these
 AT_ONCE = 2000  # appends that say what can be carried
@@ -32,6 +35,8 @@ NEAR = 0.9  # of what the best one can carry: settings below that have no part i
 SHORT_DISKS, SHORT_WRITERS, SHORT_FRACTIONS = ("flash",), (1, 64), (0.05, 1.2)
 FEW_WRITES = 3
 KNOWN = "the disk is known"
+WITHOUT = "of the best rule that does not know the disk either"
+UNKNOWN = "Rules that do not know on which disk they are: the least of mean time, p50 and p99, of all modelled disks"
 Metric = Callable[[Outcome], float]
 
 
@@ -108,7 +113,7 @@ def curve_of(points: Sequence[Point]) -> Curve:
     """All of the loads, and why the first one that was not carried was not."""
     missed = [p for p in points if not p.carried]
     if not missed:
-        return Curve(list(points), f"the last load asked for, {points[-1].offered_rps:,.0f} appends/s, was carried")
+        return Curve(list(points), carried_to_the_end(points[-1]), stop_of(points[-1], missed=True))
     return Curve(list(points), missed[0].why_not(), stop_of(missed[0]))
 
 
@@ -119,6 +124,10 @@ class Study:
         self.session = session
         self.speed: dict[str, Reached] = {}
         self.p50, self.p99 = Reached(), Reached()
+        self.below = {"p50": Reached(), "p99": Reached()}  # the same below the capacity: above it a queue grows
+        self.learnt = {measure: Reached() for measure in MEASURES}
+        self.learnt_single = Reached()
+        self.whole: dict[float, list[Mapping[Setting, Part]]] = {}  # by load, of each disk
 
     def _note(self, rule: str, load: str, part: float) -> None:
         self.speed.setdefault(rule, Reached()).part[load] = part
@@ -161,6 +170,8 @@ class Study:
                 self._note(rule, load, part)
                 if rule == "adaptive":
                     self.p50.part[load], self.p99.part[load] = p50, p99
+                    if fraction < 1:
+                        self.below["p50"].part[load], self.below["p99"].part[load] = p50, p99
                 point = point_of(disk, per_s, got)
                 point.extra = {
                     "modelled": True,
@@ -175,13 +186,38 @@ class Study:
                     "best_p99": str(best_p99),
                     "best_p99_us": fixed[best_p99].percentile_us(0.99),
                 }
+                if rule == "adaptive" and STEADY[0] <= fraction <= STEADY[1]:
+                    known = {**fixed, ADAPTIVE: got}
+                    self.whole.setdefault(fraction, []).append(whole_load(disk, per_s, n, OPEN_FIXED, known))
+                    point.extra |= self._learnt(disk, load, per_s, list(fixed))
                 points[rule].append(point)
         for rule, found in points.items():
             self.session.curve(f"modelled {name}: {rule}", curve_of(found))
 
+    def _learnt(self, disk: Disk, load: str, per_s: float, settings: Sequence[Setting]) -> dict[str, object]:
+        """Of the log's own rule once it has found out what the disk does, for the point of this load."""
+        ours, single, setting = once_learnt(disk, per_s, settings)
+        for measure, part in ours.of.items():
+            self.learnt[measure].part[load] = part
+        self.learnt_single.part[load] = ours.least / single.least
+        found = {f"learnt_{measure}_part": part for measure, part in ours.of.items()}
+        return {**found, "learnt_best_single": str(setting), "learnt_best_single_part": single.least}
+
+    def _without_knowing(self) -> Reached:
+        """What the log's own rule has of the best one that does not know the disk either, by load; and a table."""
+        reached, rows = Reached(), []
+        for fraction, by_disk in self.whole.items():
+            ours, best, value = best_of_all(by_disk)
+            reached.part[f"{fraction:g} of capacity"] = ours / value
+            rows.append([f"{fraction:g}", f"{ours:.3f}", f"{value:.3f}", str(best)])
+        self.session.table(UNKNOWN, ["load, of capacity", "the log's own", "the best other one", "which is"], rows)
+        return reached
+
     def finish(self) -> None:
         """The figure: the worst of all loads on all disks."""
-        adaptive, known = self.speed["adaptive"], self.speed[KNOWN]
+        adaptive, known, blind = self.speed["adaptive"], self.speed[KNOWN], self._without_knowing()
+        learnt = {f"once learnt, {measure}": reached for measure, reached in self.learnt.items()}
+        learnt["once learnt, of the best single setting"] = self.learnt_single
         self.session.figure(
             "log.batching_modelled",
             adaptive.part[adaptive.worst],
@@ -190,12 +226,17 @@ class Study:
                 KNOWN: known.part[known.worst],
                 "p50": self.p50.part[self.p50.worst],
                 "p99": self.p99.part[self.p99.worst],
+                **{f"{name}, below the capacity": of.part[of.worst] for name, of in self.below.items()},
+                **{name: reached.part[reached.worst] for name, reached in learnt.items()},
+                WITHOUT: blind.part[blind.worst],
             },
         )
         self.session.note(
             f"adaptive batching on modelled disks has of the best fixed setting at its worst load {adaptive}; told "
             f"how many writes the disk does at once {known}; of the best p50 {self.p50}, of the best p99 {self.p99}"
         )
+        told = "; ".join(f"{name} {reached}" for name, reached in learnt.items())
+        self.session.note(f"adaptive batching on modelled disks, {told}; {WITHOUT} {blind}")
 
 
 def run(session: Session, whole: bool) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,10 +26,11 @@ from ..baseline import durable
 from ..harness import diskcanary, usage
 from ..harness.numbers import PERCENTILES, pairwise, percentile
 from ..harness.session import Session
-from ..harness.stops import EXPLAIN_S, Counts, stop_of_closed, watched
+from ..harness.stops import Counts, Evidence, stop_of_closed, watched
 from . import arrivals as poisson
 from . import batching
 from .arrivals import Arrivals, Arrived, Place
+from .heldout import worst_held_out
 from .names import FIXED, RAW
 from .plots import plot
 
@@ -40,6 +42,8 @@ FIGURES = (
     "log.group_gain",
     "log.batching_worst",
     "log.batching_modelled",
+    "log.poisson_p50",
+    "log.poisson_p99",
     "log.recovery_gbps",
     "log.cut_points",
 )
@@ -49,6 +53,7 @@ CORE_ROUNDS = 4
 RECORD_BYTES = 256
 MANY = 64
 LOADS = (1, 2, 4, 8, 16, 32, 64)  # writers
+MOST_WRITERS, MORE, MORE_S = 1024, 1.05, 0.25  # a curve goes on to so many while twice as many append so much more
 SWEEP_ROUNDS = 8  # a multiple of 4: see worst_held_out
 RECOVERIES = 12
 WHOLE_S = 3.0  # a shorter run has two, and fewer modelled loads
@@ -76,6 +81,7 @@ class Slice:
     operations: int
     seconds: float
     flushes: int = 0
+    idle_turns: int = 0  # of the log's kthread: it looked, and had nothing to do
 
     @property
     def rate(self) -> float:
@@ -115,11 +121,11 @@ class Files:
         if rc:
             raise CorelaneError(what, ffi.string(self._err).decode(errors="replace"))
         o = self._out
-        return Slice(ffi.unpack(self._each, o.kept), o.operations, o.ns / 1e9, o.flushes)
+        return Slice(ffi.unpack(self._each, o.kept), o.operations, o.ns / 1e9, o.flushes, o.idle_turns)
 
     def raw(self, what: int, seconds: float, cpu: int) -> Slice:
         """One raw loop."""
-        self._out.flushes = 0
+        self._out.flushes = self._out.idle_turns = 0
         rc = lib.cl_bench_log_raw(what, str(self.raw_path).encode(), cpu, int(seconds * 1e9), self._out, self._err)
         return self._taken(rc, "a raw loop")
 
@@ -214,11 +220,11 @@ def run(session: Session) -> None:
         else:
             places["disk"] = on_disk(session, stack, folder)
         found = {
-            place: Place(files.arrive, files.folder, files.append(poisson.WRITERS, poisson.CAPACITY_S).rate)
+            place: Place(files.arrive, files.folder, files.append(poisson.WRITERS, poisson.GUESS_S).rate)
             for place, files in places.items()
             if files
         }
-        poisson.run(session, found, 0.25 * session.seconds)
+        poisson.run(session, found, 0.25 * session.seconds, 0.3 * session.seconds)
 
 
 def files_in_memory(session: Session, stack: contextlib.ExitStack) -> Files | None:
@@ -364,71 +370,51 @@ def sweep(session: Session, files: Files) -> None:
                 writers=load,
                 per_s=statistics.median(rates[load][name]),
             )
-    _why_it_ends(session, files, settings, slice_s)
-    adaptive = {load: rates[load].pop("adaptive") for load in LOADS}
-    halves = worst_held_out(adaptive, rates)
+    look_s = idle_turn_s([one for slices in got.values() for one in slices])
+    _why_it_ends(session, files, settings, slice_s, look_s)
+    adaptive = {f"{load} writers": rates[load].pop("adaptive") for load in LOADS}
+    others = {f"{load} writers": rates[load] for load in LOADS}
+    halves = worst_held_out(adaptive, others)
     session.figure("log.batching_worst", statistics.mean(h.ratio for h in halves), runs=[h.ratio for h in halves])
     session.note("batching_worst: " + "; ".join(str(h) for h in halves))
-    each = {load: worst_held_out({load: adaptive[load]}, {load: rates[load]}) for load in LOADS}
-    by_load = (f"{load} writers {statistics.mean(h.ratio for h in halves):.3g}" for load, halves in each.items())
+    each = {load: worst_held_out({load: adaptive[load]}, {load: others[load]}) for load in adaptive}
+    by_load = (f"{load} {statistics.mean(h.ratio for h in halves):.3g}" for load, halves in each.items())
     session.note(f"adaptive batching over the setting that was best in the other half, by load: {', '.join(by_load)}")
 
 
-def _why_it_ends(session: Session, files: Files, settings: Mapping[str, tuple[int, int, int]], slice_s: float) -> None:
-    """What is used up with the most writers, of each setting: by the disk's own account. What the log's kthread has of
-    its core says nothing, since it looks for completions while it waits."""
+def idle_turn_s(slices: Sequence[Slice]) -> float:
+    """What a turn of the kthread's loop takes that finds nothing, at most: the least time that a slice had for each of
+    its own. inf: no slice had any."""
+    return min((one.seconds / one.idle_turns for one in slices if one.idle_turns), default=math.inf)
+
+
+def _why_it_ends(
+    session: Session, files: Files, settings: Mapping[str, tuple[int, int, int]], slice_s: float, look_s: float
+) -> None:
+    """Twice as many writers, again and again, until they carry hardly more; and what is used up then, of each setting:
+    by the disk's own account, and by the time of the log's kthread less its idle turns of `look_s` each."""
 
     def counts() -> Counts:
         return Counts(disk_s=usage.disk_busy_s(files.raw_path))
 
-    most = LOADS[-1]
-    seconds = max(slice_s, EXPLAIN_S) if session.seconds >= WHOLE_S else slice_s
+    seconds = max(slice_s, MORE_S) if session.seconds >= WHOLE_S else slice_s
     for name, fixed in settings.items():
-        _, evidence = watched(lambda s, fixed=fixed: files.append(most, s, fixed), counts, seconds)  # type: ignore[misc]
-        why = f"{most} writers, the most that were asked for"
+
+        def carried(writers: int, fixed: tuple[int, int, int] = fixed) -> tuple[Slice, Evidence]:
+            got, evidence = watched(lambda s: files.append(writers, s, fixed), counts, seconds)
+            worker = max(1 - got.idle_turns * look_s / got.seconds, 0.0) if math.isfinite(look_s) else None
+            return got, replace(evidence, worker=worker)
+
+        writers, (got, evidence) = LOADS[-1], carried(LOADS[-1])
+        why = f"{MOST_WRITERS:,} writers, the most that are asked for"
+        while 2 * writers <= MOST_WRITERS:
+            more, of_more = carried(2 * writers)
+            session.arm(f"batching: {name}", n=more.operations, writers=2 * writers, per_s=more.rate)
+            if more.rate < MORE * got.rate:
+                why = f"{writers} writers: twice as many append {more.rate / got.rate:.2f} times as much"
+                break
+            writers, got, evidence = 2 * writers, more, of_more
         session.stop(f"batching: {name}", why, stop_of_closed(evidence))
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """The worst load and the setting that was best there, found on one half of the rounds; the ratio on the other."""
-
-    load: int
-    setting: str
-    ratio: float
-    chosen_at: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.load} writers, against {self.setting!r}: {self.ratio:.3g} in the half of the rounds in which "
-            f"they were not chosen, {self.chosen_at:.3g} in the other"
-        )
-
-
-def worst_held_out(
-    adaptive: Mapping[int, Sequence[float]], fixed: Mapping[int, Mapping[str, Sequence[float]]]
-) -> tuple[HeldOut, HeldOut]:
-    """Rates by load, and by load and setting, one a round: the worst load against its best setting, without luck.
-
-    The best of many noisy settings, at the worst of several loads, is the one that was luckiest in the rounds that
-    chose it, so the ratio there is too low though all be equal. So load and setting are chosen by one half of the
-    rounds, and the ratio is taken of the other, which had no part in the choice; and the other way round.
-    Halves: rounds 0, 3, 4, 7, .. and 1, 2, 5, 6, .., which have as many of each direction (back_and_forth).
-    """
-    rounds = range(min(len(rates) for rates in adaptive.values()))
-    first = [i for i in rounds if i % 4 in (0, 3)]
-    second = [i for i in rounds if i % 4 in (1, 2)]
-
-    def half(chosen_by: Sequence[int], taken_of: Sequence[int]) -> HeldOut:
-        def ratio(load: int, name: str, of: Sequence[int]) -> float:
-            return pairwise([adaptive[load][i] for i in of], [fixed[load][name][i] for i in of]).median
-
-        found = {load: min((ratio(load, name, chosen_by), name) for name in fixed[load]) for load in fixed}
-        load = min(found, key=lambda load: found[load])
-        chosen_at, name = found[load]
-        return HeldOut(load, name, ratio(load, name, taken_of), chosen_at)
-
-    return half(first, second), half(second, first)
 
 
 def recovery(session: Session, files: Files) -> None:

@@ -137,6 +137,7 @@ int cl_bench_log_append(const struct cl_bench_log_config *config, struct cl_benc
     struct cl_sched *sched = NULL;
     struct cl_sched_config sc;
     struct cl_log_stats stats;
+    struct cl_sched_stats turns = {0};
     int32_t cpus[1] = {config->cpu};
     out->operations = out->kept = out->late = 0;
     int rc = cl_log_open_wait(&lc, &r.shared.log, NULL, err);
@@ -154,9 +155,12 @@ int cl_bench_log_append(const struct cl_bench_log_config *config, struct cl_benc
         rc = cl_sched_start(sched, err);
     if (rc == 0)
         rc = cl_sched_run(sched, config->writers ? writers : arrivals, &r);
+    if (sched)
+        cl_sched_stats(sched, 0, &turns);
     cl_sched_delete(sched);
     cl_log_stats(r.shared.log, &stats);
     out->flushes = stats.flushes;
+    out->idle_turns = turns.idle_turns;
     if (rc == 0 && (rc = r.rc))
         snprintf(err, 256, "an append failed: %s %s", strerror(-rc), cl_log_why(r.shared.log));
     /* Else the next run begins by reading what this one wrote. */

@@ -19,8 +19,9 @@
 /* One run of a loop. ns: of each operation, as many as there is room for. */
 struct cl_bench_log_result {
     uint64_t operations, ns;
-    uint64_t flushes; /* of the log */
-    uint64_t at;      /* where in its file a raw loop ended, and the next one begins */
+    uint64_t flushes;    /* of the log */
+    uint64_t idle_turns; /* of the kthread's loop: those that found nothing to do */
+    uint64_t at;         /* where in its file a raw loop ended, and the next one begins */
     uint32_t *each_ns;
     uint64_t room, kept;
     /* Of arrivals. */

@@ -80,9 +80,10 @@ FIXED = tuple(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a load. us: ascending, of each append until it was durable."""
+    """What became of a load. us: ascending, of each append that is judged until it was durable."""
 
     us: list[float]
+    appends: int  # all of the load
     seconds: float
     last_due_s: float  # when the last one was due; nan: closed loop
     worker: float  # busy, 0 to 1
@@ -92,7 +93,7 @@ class Outcome:
 
     @property
     def per_s(self) -> float:
-        return len(self.us) / self.seconds
+        return self.appends / self.seconds
 
     @property
     def mean_us(self) -> float:
@@ -119,13 +120,16 @@ def closed_loop(disk: Disk, setting: Setting, writers: int) -> Outcome:
     return _run(disk, setting, load)
 
 
-def open_loop(disk: Disk, setting: Setting, per_s: float, number: int = ARRIVALS, seed: int = 42) -> Outcome:
-    """Poisson arrivals, from the first one on: what it costs to find out what the disk does is in it."""
+def open_loop(
+    disk: Disk, setting: Setting, per_s: float, number: int = ARRIVALS, seed: int = 42, from_append: int = 0
+) -> Outcome:
+    """Poisson arrivals. Judged from the first one on, what it costs to find out what the disk does is in it; or from a
+    later one on, in the order in which they end."""
     due = ffi.new("uint64_t[]", arrivals(per_s, number, seed))
-    return _run(disk, setting, {"due_ns": due, "arrivals": number})
+    return _run(disk, setting, {"due_ns": due, "arrivals": number}, from_append)
 
 
-def _run(disk: Disk, setting: Setting, load: Mapping[str, Any]) -> Outcome:
+def _run(disk: Disk, setting: Setting, load: Mapping[str, Any], from_append: int = 0) -> Outcome:
     model = ffi.new(
         "struct cl_bench_log_model *",
         {
@@ -141,8 +145,8 @@ def _run(disk: Disk, setting: Setting, load: Mapping[str, Any]) -> Outcome:
     out = ffi.new("struct cl_bench_log_modelled *", {"each_ns": each, "room": ROOM})
     if lib.cl_bench_log_model(model, out, err):
         raise CorelaneError("model the log", ffi.string(err).decode(errors="replace"))
-    us = sorted(ns / 1e3 for ns in ffi.unpack(each, out.appends))
+    us = sorted(ns / 1e3 for ns in ffi.unpack(each, out.appends)[from_append:])
     ran = out.ns + (model.warm_ns if model.writers else 0)
     busy = min(out.worker_ns / ran, 1.0), min(out.disk_ns / ran / disk.lanes, 1.0)
     due = model.due_ns[model.arrivals - 1] / 1e9 if model.arrivals else math.nan
-    return Outcome(us, out.ns / 1e9, due, *busy, out.flushes, out.width)
+    return Outcome(us, out.appends, out.ns / 1e9, due, *busy, out.flushes, out.width)

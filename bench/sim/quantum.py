@@ -204,7 +204,7 @@ def tails_against_load(session: Session, seconds: float) -> None:
         for quantum_us in QUANTA_US:
             case = Case(workload, quantum_us, PROBE_US if quantum_us else 0, cores)
             session.say(case.name)
-            session.stops[case.name] = _curve(session, case, seconds * EVENTS_PER_S)
+            session.stop_uncounted(case.name, _curve(session, case, seconds * EVENTS_PER_S))
 
 
 def _curve(session: Session, case: Case, events: float) -> str:

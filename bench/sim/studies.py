@@ -238,7 +238,7 @@ def _curve(session: Session, arm: str, points: Iterable[Point], seconds: float, 
             break
     else:
         said.append(f"the highest {along} tried is carried")
-    session.stops[arm] = "; ".join(said)
+    session.stop_uncounted(arm, "; ".join(said))
     return out
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from ...libos.trace import blame, faults
 from ...libos.trace.pieces import joined
+from ...libos.trace.slo import APPENDS
 from ...libos.trace.stages import table
 from ...runtime.errors import CorelaneError
 from ...runtime.trace import Records, Segment
@@ -119,7 +120,8 @@ def trial(word: str, load: Load, cpu: int | None = None, seconds: float | None =
             child.kill()
     seen = table(records, names, hz, faults.cost_us())
     gone = seen.stood.during(seen.messages).without_cpu["gone"]
-    return Trial(word, load, json.loads(told), blame.of_table(seen), float(gone.sum()) * 1e6 / hz)
+    found = [one for one in blame.of_table(seen) if not one.service.startswith(APPENDS)]
+    return Trial(word, load, json.loads(told), found, float(gone.sum()) * 1e6 / hz)
 
 
 def _read(segment: Segment, child: subprocess.Popen[str]) -> Records:

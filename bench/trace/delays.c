@@ -247,10 +247,10 @@ static int make(struct world *w, char *err)
     rc = rc ? rc : cl_udp_open(w->client, 0, 4096, &w->sock);
     rc = rc ? rc : cl_udp_open(w->server, 0, 4096, &w->asks);
     rc = rc ? rc : cl_runtime_bind_udp(w->client, THINKER, think, w);
-    if (rc == 0 && w->config->where == CL_BENCH_DELAY_LOG)
-        rc = make_log(w, err);
     rc = rc ? rc : cl_runtime_bind_udp(w->server, PORT, serve, w);
     rc = rc ? rc : cl_runtime_bind_udp(w->server, OTHER, compute_long, w);
+    if (rc == 0 && w->config->where == CL_BENCH_DELAY_LOG) /* last: services are numbered as they come */
+        rc = make_log(w, err);
     return rc ? rc : cl_runtime_spawn(w->client, ask_all, w);
 }
 

@@ -11,6 +11,7 @@ import pytest
 from corelane.bench import demo
 from corelane.bench.harness.openloop import Curve, Point
 from corelane.bench.harness.session import Session
+from corelane.bench.harness.stops import Stop
 
 
 def document(gap_us: float, answered: int = 1000) -> dict[str, Any]:
@@ -56,7 +57,8 @@ def test_a_load_that_came_back_too_slowly_was_not_carried() -> None:
 def test_the_table_has_a_row_of_what_was_skipped() -> None:
     with Session("demo", seconds=0.05, progress=io.StringIO()) as session:
         session.settings |= {"message": "a GET", "links": {}}
-        session.curve(demo.OURS, Curve([Point(1e4, 1e4, 1000, 1000, p50_us=1.0)], "the last load was carried"))
+        stop = Stop("not in the counters", "worker 3 % busy")
+        session.curve(demo.OURS, Curve([Point(1e4, 1e4, 1000, 1000, p50_us=1.0)], "the last load was carried", stop))
         session.skip(demo.MEMCACHED, f"{demo.UNCARRIED}: is the machine busy with something else?")
     said = demo.report(session.document())
     assert re.search(r"^  memcached UDP +-( +-){5}$", said, re.M)

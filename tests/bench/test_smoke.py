@@ -178,7 +178,11 @@ FEWER: dict[str, dict[str, Any]] = {
         "hostile.hostile.REST_S": 0.1,
     },
     "http": {"http.http.ROUNDS": 1, "http.http.WARM_S": 0.02},
-    "isolation": {"isolation.isolation.ROUNDS_LEAST": 1, "isolation.share.ROUNDS": 1},
+    "isolation": {
+        "isolation.isolation.SLICE_S": 0.02,
+        "isolation.isolation.CALIBRATES": 1,
+        "isolation.share.ROUNDS": 1,
+    },
     "kv_tcp": {
         "kv_tcp.kv_tcp.ROUNDS": 1,
         "kv_tcp.kv_tcp.PIPELINES": (1,),
@@ -195,12 +199,12 @@ FEWER: dict[str, dict[str, Any]] = {
     },
     "kv": {
         "harness.peaks.ROUNDS": 1,
-        "kv.FRACTIONS": (0.1, 0.8, 1.1),
-        "kv.FEW_KEYS": 1000,
-        "kv.SIZES": (8, 1300),
-        "kv.SWEEP_KEYS": 100,
-        "kv.MEMORY_BYTES": 32 << 20,
-        "kv.BATCH_ROUNDS": 1,
+        "kv.kv.FRACTIONS": (0.1, 0.8, 1.1),
+        "kv.kv.FEW_KEYS": 1000,
+        "kv.kv.SIZES": (8, 1300),
+        "kv.kv.SWEEP_KEYS": 100,
+        "kv.kv.MEMORY_BYTES": 32 << 20,
+        "kv.kv.BATCH_ROUNDS": 1,
     },
     "lab": {
         "lab.studies.FIRST_RUNS": 1,

@@ -49,7 +49,7 @@ struct cl_reference {
     pthread_t thread;
     uint32_t stop, clear; /* writer: the caller; reader: the thread */
     const struct cl_clock *clock;
-    struct cl_hist *kept;
+    struct cl_hist *kept, *since_due;
     struct cl_reference_counts counts;
     struct waiting *heap;
     uint64_t numbers; /* requests so far */
@@ -158,6 +158,8 @@ static void answer(struct cl_reference *r, const struct waiting *w)
     cl_count(&r->counts.answers, 1);
     cl_count(&r->counts.late, kept > w->head.hold_ns + TICK_NS);
     cl_hist_record(r->kept, kept);
+    if (w->head.due && w->head.due <= now)
+        cl_hist_record(r->since_due, (uint64_t)cl_ticks_to_ns(r->clock, (int64_t)(now - w->head.due)));
 }
 
 static void accept_request(struct cl_reference *r, struct waiting *w)
@@ -318,6 +320,7 @@ static void *serve(void *arg)
         bool busy = look(r);
         if (cl_load_acquire(&r->clear)) { /* acquire and release: the caller reads what is cleared afterwards */
             cl_hist_reset(r->kept);
+            cl_hist_reset(r->since_due);
             memset(&r->counts, 0, sizeof(r->counts));
             cl_store_release(&r->clear, 0);
         }
@@ -378,6 +381,7 @@ static void free_all(struct cl_reference *r)
     if (r->epoll >= 0)
         close(r->epoll);
     cl_hist_delete(r->kept);
+    cl_hist_delete(r->since_due);
     free(r->heap);
     free(r->peers);
     free(r->reply);
@@ -396,10 +400,11 @@ int cl_reference_start(uint32_t udp, uint32_t port, int cpu, struct cl_reference
     r->epoll = epoll_create1(EPOLL_CLOEXEC);
     r->clock = cl_clock_default();
     r->kept = cl_hist_new(CL_HIST_DIGITS, CL_HIST_LIMIT_NS);
+    r->since_due = cl_hist_new(CL_HIST_DIGITS, CL_HIST_LIMIT_NS);
     r->heap = calloc(WAITING_MOST, sizeof(*r->heap));
     r->peers = calloc(PEERS_MOST, sizeof(*r->peers));
     r->reply = malloc(REPLY_MOST);
-    int rc = r->kept && r->heap && r->peers && r->reply ? 0 : -ENOMEM;
+    int rc = r->kept && r->since_due && r->heap && r->peers && r->reply ? 0 : -ENOMEM;
     for (uint32_t i = 0; !rc && i < PEERS_MOST; i++)
         r->peers[i].fd = -1;
     if (!rc) {
@@ -430,6 +435,11 @@ void cl_reference_clear(struct cl_reference *r)
 const struct cl_hist *cl_reference_kept(const struct cl_reference *r)
 {
     return r->kept;
+}
+
+const struct cl_hist *cl_reference_since_due(const struct cl_reference *r)
+{
+    return r->since_due;
 }
 
 void cl_reference_counts(const struct cl_reference *r, struct cl_reference_counts *out)

@@ -33,6 +33,11 @@ class Reference:
         """How long requests were kept since the last `clear`, ns: a copy."""
         return Hist.view(lib.cl_reference_kept(self._ptr), self).snapshot()
 
+    @property
+    def since_due(self) -> Hist:
+        """How long after they were to be sent requests were answered, by their heads, ns: likewise."""
+        return Hist.view(lib.cl_reference_since_due(self._ptr), self).snapshot()
+
     def counts(self) -> dict[str, int]:
         """Requests, answers, refused, late, connections, since the last `clear`."""
         out = ffi.new("struct cl_reference_counts *")

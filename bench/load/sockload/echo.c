@@ -11,7 +11,7 @@ static uint64_t mark_of(uint64_t id)
 static int64_t write_echo(const struct cl_sockload *s, const struct cl_request *r, uint8_t *out, uint64_t room)
 {
     uint32_t n = s->config.request_bytes;
-    struct cl_sockload_head head = {r->id, n, s->config.reply_bytes, r->hold_ns, mark_of(r->id)};
+    struct cl_sockload_head head = {r->id, n, s->config.reply_bytes, r->hold_ns, mark_of(r->id), r->due};
     if (room < n)
         return -1;
     memcpy(out, &head, sizeof(head));

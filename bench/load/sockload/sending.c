@@ -26,6 +26,7 @@ int cl_sockload_worker_prepare(struct cl_worker *w)
     if (w->prepared || w->next_due == CL_SOCKLOAD_NEVER)
         return 0;
     cl_sockload_what_draw(w, &w->next);
+    w->next.due = w->next_due;
     int64_t n = write_text(w, &w->next, w->text);
     if (n <= 0)
         return cl_sockload_worker_fail(w, -EMSGSIZE,

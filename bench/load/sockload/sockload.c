@@ -63,7 +63,7 @@ static const char *wrong_with(const struct cl_sockload_config *c)
         return "custom requests need two functions";
     uint32_t head = sizeof(struct cl_sockload_head), most = c->transport == CL_SOCKLOAD_UDP ? 65507u : 64u << 20;
     if (c->request_bytes < head || c->reply_bytes < head || c->request_bytes > most || c->reply_bytes > most)
-        return "an echo has 32 bytes or more, at most 65507 over UDP and 64 MiB over TCP";
+        return "an echo has 40 bytes or more, at most 65507 over UDP and 64 MiB over TCP";
     if (c->keys > UINT32_MAX || !(c->zipf >= 0 && c->zipf < 100))
         return "at most 4294967295 keys, with a Zipf exponent of 0 to 100";
     if (!is_power(c->n_key_bytes) || !is_power(c->n_value_bytes) || (c->hold_ns && !is_power(c->n_hold_ns)))

@@ -72,6 +72,7 @@ struct cl_sockload_head {
     uint32_t reply_bytes; /* of the answer, this head included */
     uint64_t hold_ns;
     uint64_t mark; /* of id: a stranger's bytes are told apart */
+    uint64_t due;  /* when it was to be sent: a stamp of this machine's counter, for servers that know it */
 };
 
 /* Custom: write request `id` to out[0..room-1], return its length (0 or less: the run fails). */
@@ -200,6 +201,6 @@ CL_API int64_t cl_sockload_judge(const struct cl_sockload *s, uint32_t op, uint6
 CL_API int64_t cl_sockload_write(const struct cl_sockload *s, uint32_t op, uint64_t key, uint32_t count, uint8_t *out,
                                  uint32_t room);
 // cffi: end
-_Static_assert(sizeof(struct cl_sockload_head) == 32, "what is on the wire has no holes");
+_Static_assert(sizeof(struct cl_sockload_head) == 40, "what is on the wire has no holes");
 
 #endif

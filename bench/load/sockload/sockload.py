@@ -41,6 +41,7 @@ COUNTS = (
 )
 LOOK_S = 0.05
 RECORD = "struct cl_sockload_record"
+ECHO_LEAST = ffi.sizeof("struct cl_sockload_head")  # bytes of an echo, and of its answer
 PRELOAD_DEPTH = 16
 IN_TIME_LEAST = 10
 STUCK_S = 10.0  # a preload without an answer for so long has failed

@@ -10,6 +10,7 @@ import pytest
 from corelane.bench.batch import batch, loads, model, rules
 from corelane.bench.batch.serving import Slot
 from corelane.bench.harness.session import Session
+from corelane.bench.harness.stops import Evidence, Stop, stop_of_missed
 from corelane.libos.handlers.batching import batching_of
 
 
@@ -72,6 +73,28 @@ def test_a_profile_is_told_as_a_line() -> None:
     known = batch.within({n: 90.0 + 30.0 * n - (n == 1) * 20 for n in batch.PROFILED}, 3.0)
     assert known.line == pytest.approx((90.0, 30.0))
     assert (known.one_us, known.limit_us) == (100.0, 300.0)
+
+
+class Overloaded:
+    """In a service's place."""
+
+    def explain(self, rule: rules.Rule, load: loads.Load, *_: Any) -> tuple[Slot, Stop]:
+        slot = Slot(load.rate, 0.1 * load.rate, 100, 10, 1.0, 2.0, 4.0, 90, 0)
+        return slot, stop_of_missed(Evidence(worker=0.99 if rule.alone else 0.5, loop=0.95))
+
+
+def test_each_curve_names_what_is_used_up_at_its_end() -> None:
+    session = Session("batch", seconds=0.1)
+    known = batch.within(dict.fromkeys(batch.PROFILED, 100.0), 3.0)
+    arms = {rule.name: rule for rule in rules.policies(300.0)} | {"alone": rules.fixed_rules(300.0)[0]}
+    assert arms["alone"].alone
+    batch.say_why_curves_stop(session, Overloaded(), known, arms)  # type: ignore[arg-type]
+    assert session.stops_because.keys() == {f"{name}, {shape}" for name in arms for shape in batch.SHAPES}
+    assert {
+        name: found["resource"] for name, found in session.stops_because.items() if "alone" in name
+    } == dict.fromkeys([f"alone, {shape}" for shape in batch.SHAPES], "worker busy")
+    assert session.stops_because[f"{rules.POLICY}, steady"]["resource"] == "loop busy"
+    assert "at the highest load offered: loop busy (" in session.stops[f"{rules.POLICY}, steady"]
 
 
 def curve(good_rps: float) -> batch.Curves:

@@ -151,7 +151,8 @@ def test_an_arm_stops_at_the_first_load_that_is_not_carried_and_says_why() -> No
     assert session.stops_because["quantum"]["resource"] == "worker busy"
     bimodal.say_stop(session, "typed", arm, [carried], 0.01)
     assert "was carried" in session.stops["typed"]
-    assert "typed" not in session.stops_because
+    assert asked == [2e5, 1e5]
+    assert session.stops_because["typed"]["resource"] == "worker busy"
 
 
 def test_it_is_said_who_pays() -> None:

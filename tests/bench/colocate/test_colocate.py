@@ -56,6 +56,7 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
         asked.append((name, rate))
         achieved = min(rate, most)
         point = Point(rate, achieved, int(rate), int(achieved), seconds=1.0, window_p99_us=(5.0,))
+        point.extra |= {"moves_per_s": 20_000.0, "move_ns": 3000.0}
         point.evidence = Evidence(worker=0.6, taken=0.35) if counted else None
         return Beside(point, 90 * (1 - rate / peak[name]) if rate else 100.0)
 
@@ -88,6 +89,9 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
     figure = session.figures["colocate.linearity"]
     assert figure["value"] == pytest.approx(0.9)
     assert figure["beside"][f"{raw}, least"] == pytest.approx(0.9)
+    left = 1 - figure["beside"]["at load"]
+    wanted = {sweep.MOVES: 20_000.0, sweep.BY_CLOCK: 1 - 0.06 / left, sweep.BY_RAW: 1 - 0.05 / left, sweep.LET: 0.9}
+    assert {name: figure["beside"][name] for name in wanted} == pytest.approx(wanted)
     assert session.settings["raw_pair_us"] == pytest.approx([5.0] * 3)
     us = {load: 1 / load for load in sweep.LOADS}  # from a request to the next, on average
     bounds = {load: (us[load] + sweep.HELD_US) / (us[load] + sweep.HELD_US + 5) for load in sweep.LOADS}
@@ -99,17 +103,18 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
     assert beyond == [*loads, 1_000_000, 1_150_000, 1_300_000]
     assert session.stops[f"{raw}{sweep.SWEPT}"].startswith("22 % unanswered at 500,000 requests/s offered: core taken")
     (table,) = session.tables
-    assert table["head"] == ["arm", "0.1", "0.3", "0.5", "0.7", "0.9"]
+    assert table["head"] == ["arm", "0.1", "0.3", "0.5", "0.7", "0.9", sweep.LEFT]
     lines = {str(name): cells for name, *cells in table["rows"]}
     assert list(lines) == list(most)
-    assert lines[sweep.DEFAULT] == [f"0.90 / {bounds[load]:.2f} (5)" for load in sweep.LOADS]
-    assert lines[sweep.COMPARED] == ["0.90 (5)"] * len(sweep.LOADS)  # of it no bound is known
-    assert lines[raw][3:] == ["-", "-"]  # it was overloaded
+    assert lines[sweep.DEFAULT] == [*(f"0.90 / {bounds[load]:.2f} (5)" for load in sweep.LOADS), "0.90"]
+    assert lines[sweep.COMPARED] == [*["0.90 (5)"] * len(sweep.LOADS), "-"]  # of it no bound is known
+    assert lines[raw][3:] == ["-", "-", "-"]  # it was overloaded
     because = session.stops_because[f"{sweep.DEFAULT}{sweep.SWEPT}"]
     assert because["resource"] == "core taken"
     assert "worker 60 % busy" in because["said"]
     assert "the cores moved" in session.stops[f"{sweep.BOUNDED}{sweep.SWEPT}"]
-    assert f"{sweep.BOUNDED}{sweep.SWEPT}" not in session.stops_because
+    assert session.stops_because[f"{sweep.BOUNDED}{sweep.SWEPT}"]["resource"] == "core taken"
+    assert session.stops.keys() == session.stops_because.keys()
 
 
 def test_a_dedicated_core_leaves_a_job_nothing_and_without_turns_there_is_no_figure(session: Session) -> None:

@@ -9,6 +9,7 @@ import pytest
 from corelane.bench.harness.distance import FAR, FAR_NS, LINE_S, MOVED, NEAR, ByDistance, distance
 from corelane.bench.harness.openloop import Curve
 from corelane.bench.harness.session import Session
+from corelane.bench.harness.stops import Stop
 
 
 class Fake(Session):
@@ -27,7 +28,7 @@ class Found(Curve):
     """What a search for a peak has found."""
 
     def __init__(self, rps: float) -> None:
-        super().__init__([], "")
+        super().__init__([], "", Stop("worker busy", ""))
         self._rps = rps
 
     @property

@@ -24,6 +24,7 @@ from corelane.bench.harness.stops import (
     refusals,
     stop_of,
     stop_of_closed,
+    stop_of_missed,
     watched,
 )
 
@@ -213,7 +214,6 @@ def test_a_sweep_offers_the_load_at_which_it_stops_once_more() -> None:
     server = Server(1e5)
     curve = sweep(server.measure, peak_rps=1e5, seconds=13, fractions=(0.5, 1.0, 1.2, 1.4), explain=server.explain)
     assert "unanswered" in curve.stop
-    assert curve.because is not None
     assert curve.because.resource == stops.WORKER
     assert [rate for rate, _ in server.explained] == [pytest.approx(1.2e5)]
     assert server.explained[0][1] >= stops.EXPLAIN_S
@@ -231,17 +231,36 @@ def test_a_load_that_is_carried_again_is_followed_by_the_last_one() -> None:
     )
     assert [rate for rate, _ in server.explained] == [pytest.approx(1.2e5), pytest.approx(1.4e5)]
     assert server.explained[0][1] < stops.EXPLAIN_S  # a short run stays short
-    assert curves["a"].because is not None
     assert curves["a"].because.resource == stops.WORKER
 
 
-def test_a_curve_without_an_end_has_no_reason() -> None:
+def test_a_curve_whose_last_load_is_carried_has_what_is_used_up_there() -> None:
     server = Server(1e9)
     curve = sweep(server.measure, peak_rps=1e5, seconds=1, fractions=(0.5, 1.0), explain=server.explain)
     assert "was carried" in curve.stop
-    assert curve.because is None
-    assert server.explained == []
-    assert why_it_stops([], server.explain, 1.0) is None
+    assert curve.because.resource == stops.WORKER
+    assert [rate for rate, _ in server.explained] == [curve.points[-1].offered_rps]
+    calm = Point(1e5, 1e5, 100, 100, evidence=Evidence(worker=0.2))
+    assert why_it_stops([], calm, None, 1.0).resource == stops.UNKNOWN, "and nothing is used up there"
+
+
+def test_a_search_that_ends_below_the_peak_has_what_is_used_up_there() -> None:
+    server = Server(1e9)
+    curve = search_peak(server.measure, start_rps=1e3, seconds=1, tries=3, explain=server.explain)
+    assert "still carried" in curve.stop
+    assert curve.because.resource == stops.WORKER
+    assert [rate for rate, _ in server.explained] == [curve.points[-1].offered_rps]
+
+
+def test_only_what_has_no_counters_stops_without_them() -> None:
+    """Simulated policies, and servers of others that `load` asks."""
+    found = {
+        str(path.relative_to(ROOT / "bench"))
+        for path in (ROOT / "bench").rglob("*.py")
+        if re.search(r"\bstop_uncounted\(|session\.stops\[", path.read_text())
+    }
+    simulated = {"lab/comparing.py", "sim/quantum.py", "sim/studies.py"}
+    assert found == {"harness/session.py", "load/command.py", *simulated}
 
 
 def test_no_benchmark_draws_a_curve_without_who_can_say_why_it_stops() -> None:
@@ -260,7 +279,6 @@ def test_no_benchmark_draws_a_curve_without_who_can_say_why_it_stops() -> None:
 
 def test_without_counters_a_curve_says_so() -> None:
     because = sweep(Server(1e5).measure, peak_rps=1e5, seconds=1).because
-    assert because is not None
     assert because.resource == stops.UNKNOWN
     assert because.evidence is None
 
@@ -268,15 +286,18 @@ def test_without_counters_a_curve_says_so() -> None:
 def test_a_search_for_the_peak_says_why_it_ends() -> None:
     server = Server(1e5)
     curve = search_peak(server.measure, start_rps=2e4, seconds=1, explain=server.explain)
-    assert curve.because is not None
     assert curve.because.resource == stops.WORKER
     assert all(rate > 1e5 for rate, _ in server.explained)
 
 
-def test_clients_that_wait_for_their_answers_end_at_what_is_busy_or_at_nothing_known() -> None:
+def test_clients_that_wait_for_their_answers_end_at_what_is_busy_or_at_their_waits() -> None:
     assert stop_of_closed(Evidence(disk=0.97)).resource == stops.DISK
     assert stop_of_closed(Evidence(worker=0.95, loop=0.4, disk=0.6)).resource == stops.WORKER
-    assert stop_of_closed(Evidence(disk=0.5)).resource == stops.UNKNOWN
+    waiting = stop_of_closed(Evidence(disk=0.5))
+    assert str(waiting) == "clients waiting (disk 50 % busy)"
+    assert stop_of_missed(Evidence(disk=0.5)).resource == stops.UNKNOWN, (
+        "who sends at times of its own waits for nothing"
+    )
 
 
 def test_counters_are_read_beside_a_call_that_keeps_its_thread() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from corelane.bench.harness.openloop import Point
+from corelane.bench.harness.pairs import ABOVE, LOOKS, OPEN, WITHIN, Compared, said
 from corelane.bench.harness.session import Session
-from corelane.bench.hostile.judge import judge, said
-from corelane.bench.hostile.sequential import ABOVE, LOOKS, OPEN, WITHIN, Compared, Rounds, Turn
+from corelane.bench.hostile.judge import P99, Rounds, Turn, judge
 from corelane.bench.isolation.victim import ALONE
 from corelane.runtime.hist import Hist
 
@@ -32,11 +32,11 @@ def turn(value_us: float, attach_ms: float | None = None) -> Turn:
 
 def rounds(p99_us: dict[str, list[float]], over: dict[str, str], attach_ms: dict[str, float]) -> Rounds:
     turns = {name: [turn(value, attach_ms.get(name)) for value in values] for name, values in p99_us.items()}
-    done = Rounds(turns, {name: Compared(name, other) for name, other in over.items()}, N)
+    done = Rounds(turns, {name: Compared(name, other, P99, len(over)) for name, other in over.items()}, N)
     for name, one in done.compared.items():
         for pair in zip(turns[name], turns[one.other], strict=True):
             one.add(*pair)
-        one.look(len(over))
+        one.look()
     return done
 
 
@@ -86,7 +86,7 @@ def test_a_row_says_what_came_of_its_attack() -> None:
     row = said(one)
     assert row["ratio"] == row["ratio_from"] == row["ratio_to"] == pytest.approx(3, rel=0.04)
     assert (row["pairs"], row["verdict"]) == (N, ABOVE)
-    assert said(Compared(FLOOD, ALONE)) == {}
+    assert said(Compared(FLOOD, ALONE, P99)) == {}
     assert {WITHIN, ABOVE} & {OPEN} == set()
 
 

@@ -8,12 +8,13 @@ import os
 import shutil
 
 import pytest
-from cltest import netns_missing, wait_until
+from cltest import answered, netns_missing, wait_until
 from cltest.netns import skip_without_af_xdp
 
 from corelane.apps.kv import Session, Store
 from corelane.bench.harness.openloop import Curve, Measure, Point
 from corelane.bench.harness.session import Session as BenchSession
+from corelane.bench.harness.stops import Stop
 from corelane.bench.kv_tcp import items, kinds, kv_tcp, servers, storing
 from corelane.bench.kv_tcp.scripts import Space
 from corelane.drivers.nic.loadgen.loadgen import Limits
@@ -73,8 +74,8 @@ def test_what_bounds_it_answers_as_many_connections(monkeypatch: pytest.MonkeyPa
     found: dict[str, Point] = {}
 
     def few(_: object, arms: dict[str, Measure], **__: object) -> dict[str, list[Curve]]:
-        found.update((name, measure(1000, 0.1)) for name, measure in arms.items())
-        return {name: [Curve([], "")] for name in arms}
+        found.update((name, answered(lambda measure=measure: measure(1000, 0.1))) for name, measure in arms.items())
+        return {name: [Curve([], "", Stop("worker busy", ""))] for name in arms}
 
     monkeypatch.setattr(kv_tcp, "CONNECTIONS", 20)
     monkeypatch.setattr(kv_tcp, "find_peaks", few)
@@ -82,7 +83,6 @@ def test_what_bounds_it_answers_as_many_connections(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(session, "curves", lambda *_, **__: None)
     _, bounds = kv_tcp.peak(session, SPACE, 1.0)
     assert set(found) == {kv_tcp.MEMORY, *bounds}
-    assert all(point.answered > 0 for point in found.values())
     assert session.figures["kv-tcp.rps_per_core"]["beside"] == bounds
     rates = {"ours": [4.0], "memcached": [2.0], "redis-server": [1.0]}
     kv_tcp.compare(session, rates, [8.0], dict.fromkeys(bounds, 6.0))

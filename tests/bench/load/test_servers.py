@@ -226,8 +226,12 @@ def test_nginx(tmp_path: Path):
     assert missing.heard.startswith("HTTP/1.1 404")
 
 
-def test_the_clients_own_share_is_measured():
-    shares = (measure_share(plan("udp://127.0.0.1:9"), 1000, 0.1) for _ in range(TRIALS))
+@pytest.mark.parametrize(
+    "url", ["udp://127.0.0.1:9", "memcached://127.0.0.1:9", "redis://127.0.0.1:9", "http://127.0.0.1:9/"]
+)
+def test_the_clients_own_share_is_measured(url: str):
+    """Of each protocol with what is asked of it as a rule, short keys among that."""
+    shares = (measure_share(plan(url), 1000, 0.1) for _ in range(TRIALS))
     share = next((share for share in shares if not share.why), None)
     assert share, "the reflector never carried 1,000 requests/s"
     assert 0 < share.p50_us <= share.p99_us <= share.p999_us

@@ -12,7 +12,7 @@ import pytest
 from cltest import soak
 
 from corelane.bench.harness.session import Session
-from corelane.bench.log import batching
+from corelane.bench.log import batching, unknown
 from corelane.bench.log.modelled import ADAPTIVE, DISKS, FIXED, Disk, Outcome, Setting, closed_loop, open_loop
 
 LEAST = 0.9  # of the best fixed setting
@@ -34,6 +34,23 @@ def test_arrivals_at_random(name: str, in_a_write: float) -> None:
     fixed = {s: open_loop(disk, s, per_s) for s in SOME}
     part, best = batching.part_of_best(open_loop(disk, ADAPTIVE, per_s), fixed, lambda o: 1 / o.mean_us)
     assert part >= LEAST, f"{part:.3f} of {best}"
+
+
+@pytest.mark.parametrize(("name", "in_a_write"), [("four lanes", 60), ("four lanes", 180), ("many lanes", 130)])
+def test_p50_and_p99_are_near_the_best_setting_s_once_the_disk_is_found_out(name: str, in_a_write: float) -> None:
+    disk, settings = DISKS[name], [Setting(16, 50, 16), Setting(64, 50, 4)]
+    ours, single, setting = unknown.once_learnt(disk, in_a_write / disk.write_us * 1e6, settings)
+    assert ours.least >= LEAST, f"{ours.of}; {setting} has {single.of}"
+
+
+@pytest.mark.soak(takes_s=20)
+@pytest.mark.parametrize("name", DISKS)
+def test_the_same_on_each_disk_at_each_load(name: str) -> None:
+    capacity = batching.capacities(DISKS[name])
+    for fraction in (0.05, 0.2, 0.4, 0.6, 0.8):
+        per_s = fraction * max(capacity.values())
+        ours, _, _ = unknown.once_learnt(DISKS[name], per_s, batching.carrying(capacity, per_s))
+        assert ours.least >= LEAST, f"{fraction:g} of capacity: {ours.of}"
 
 
 @pytest.mark.parametrize(("name", "width"), [("one lane", 1), ("two lanes", 2), ("four lanes", 4), ("many lanes", 8)])
@@ -67,11 +84,18 @@ def test_the_study_leaves_curves_that_stop_and_a_figure() -> None:
     session = Session("log", seconds=0.1, progress=io.StringIO())
     batching.run(session, whole=False)
     part = session.figures["log.batching_modelled"]
-    assert part["beside"].keys() == {batching.KNOWN, "p50", "p99"}
+    below = [f"{name}{where}" for name in ("p50", "p99") for where in ("", ", below the capacity")]
+    learnt = {f"once learnt, {what}" for what in ("mean", "p50", "p99", "of the best single setting")}
+    assert part["beside"].keys() == {batching.KNOWN, *below, *learnt, batching.WITHOUT}
+    assert all(part["beside"][name] >= LEAST for name in learnt)
     rows = [a for a in session.arms if a["name"] == "modelled flash: adaptive"]
     assert [a["fraction"] for a in rows] == list(batching.SHORT_FRACTIONS)
     assert all(math.isfinite(a[key]) for a in rows for key in ("p50_us", "p99_us", "best_p50_us", "best_p99_us"))
+    assert rows[0]["learnt_p99_part"] >= LEAST
+    assert "learnt_p99_part" not in rows[1], "above the capacity nothing is steady"
     assert session.stops_because["modelled flash: adaptive"]["resource"] == "worker busy"
+    (table,) = session.tables
+    assert [row[0] for row in table["rows"]] == ["0.05"]
 
 
 def test_the_worst_load_is_named() -> None:
@@ -80,7 +104,7 @@ def test_the_worst_load_is_named() -> None:
 
 
 def outcome(*us: float) -> Outcome:
-    return Outcome(sorted(us), 1.0, 0.9, 0.5, 0.5, 1, 1)
+    return Outcome(sorted(us), len(us), 1.0, 0.9, 0.5, 0.5, 1, 1)
 
 
 def test_the_best_setting_is_chosen_by_what_is_compared() -> None:
@@ -90,3 +114,20 @@ def test_the_best_setting_is_chosen_by_what_is_compared() -> None:
     assert (part, best) == (0.5, Setting(1, 0, 1))
     part, best = batching.part_of_best(ours, fixed, lambda o: 1 / o.percentile_us(0.99))
     assert (part, best) == (0.75, Setting(2, 50, 1))
+
+
+def test_a_rule_is_held_against_the_best_one_of_each_measure() -> None:
+    quick, even = Setting(1, 0, 1), Setting(2, 50, 1)
+    fixed = {quick: outcome(10, 10, 100), even: outcome(20, 20, 30)}
+    found = unknown.parts(fixed, {**fixed, ADAPTIVE: outcome(20, 20, 60)})
+    assert found[ADAPTIVE].of == {"mean": pytest.approx(0.7), "p50": 0.5, "p99": 0.5}
+    assert found[quick].least == pytest.approx(0.3)
+    assert found[even].of["p50"] == 0.5, "no one setting has the best of both"
+
+
+def test_a_rule_that_does_not_know_the_disk_is_worth_what_it_has_on_the_worst_one() -> None:
+    greedy, waits = Setting(1, 0, 1), Setting(2, 50, 1)
+    one = {greedy: unknown.Part({"p99": 1.0}), waits: unknown.Part({"p99": 0.6}), ADAPTIVE: unknown.Part({"p99": 0.9})}
+    many = {greedy: unknown.Part({"p99": 0.5}), waits: unknown.Part({"p99": 1.0}), ADAPTIVE: unknown.Part({"p99": 0.7})}
+    assert unknown.best_of_all([one, many]) == (0.7, waits, 0.6)
+    assert len(unknown.blind([greedy])) == 1 + len(unknown.GUESSES)

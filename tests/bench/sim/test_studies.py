@@ -27,6 +27,9 @@ class Notes:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def stop_uncounted(self, arm: str, why: str) -> None:
+        self.stops[arm] = why
+
     def arm(self, name: str, **row: Any) -> None:
         self.arms.append({"name": name, **row})
 

@@ -295,7 +295,7 @@ def test_estimated_demand_lets_jobs_share_a_core(run):
     held = run(*jobs, kind=[0, 1, 0], cores=2, **at_once)
     passed = run(*jobs, kind=[0, 1, 0], cores=2, chosen="liquid", settings={"batch_us": 10.0})
     assert held.completion_ns[2] > 1e6
-    assert passed.completion_ns[2] < 20_000
+    assert passed.completion_ns[2] < 30_000  # two batches, and its own microsecond
 
 
 @pytest.mark.soak(takes_s=5)

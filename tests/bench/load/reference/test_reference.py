@@ -10,13 +10,14 @@ import pytest
 from cltest import wait_until
 
 from corelane.bench.load.reference.reference import Reference
+from corelane.runtime.clock import default_clock, tsc
 from corelane.runtime.errors import CorelaneError
 
-HEAD = struct.Struct("<QIIQQ")
+HEAD = struct.Struct("<QIIQQQ")
 
 
-def request(number: int, total: int = 40, reply: int = 50, hold_ns: int = 0) -> bytes:
-    return HEAD.pack(number, total, reply, hold_ns, 7).ljust(total, b"e")
+def request(number: int, total: int = 48, reply: int = 50, hold_ns: int = 0, due: int = 0) -> bytes:
+    return HEAD.pack(number, total, reply, hold_ns, 7, due).ljust(total, b"e")
 
 
 def test_tcp_answers_have_the_length_and_the_head_that_were_asked_for():
@@ -56,10 +57,25 @@ def test_the_earliest_is_answered_first():
         assert server.counts()["requests"] == 0
 
 
+def test_the_time_since_a_request_was_due_is_filed_beside_what_was_injected():
+    ms = default_clock().hz // 1000
+    with Reference(udp=True) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.settimeout(60)
+        peer.connect(("127.0.0.1", server.port))
+        for due in (tsc() - 1000 * ms, tsc() + 1000_000 * ms, 0):  # late; in the future, and not known: in no histogram
+            peer.send(request(1, hold_ns=2_000_000, due=due))
+            peer.recv(2048)
+        wait_until(lambda: server.kept.count == 3, what="the server to note the last one")
+        assert server.since_due.count == 1
+        assert server.since_due.min >= 999_000_000 + server.kept.min // 2
+        server.clear()
+        assert server.since_due.count == 0
+
+
 def test_garbage_ends_a_connection_and_nobody_else_notices():
     with Reference(udp=False) as server, socket.create_connection(("127.0.0.1", server.port)) as good:
         good.settimeout(60)
-        for bad in (b"x" * 40, request(1, reply=1 << 30), request(1, total=40)[:8] + b"\xff" * 32):
+        for bad in (b"x" * 48, request(1, reply=1 << 30), request(1)[:8] + b"\xff" * 32):
             with socket.create_connection(("127.0.0.1", server.port)) as peer:
                 peer.settimeout(60)
                 peer.sendall(bad)

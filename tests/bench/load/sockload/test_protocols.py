@@ -210,7 +210,7 @@ def test_any_bytes_may_come_as_an_answer(c_fuzzer: Callable[..., Callable[..., s
         ({"port": 70000}, "a port is"),
         ({"address": "nowhere"}, "no IPv4 or IPv6 address"),
         ({"value_bytes": (1, 2, 3)}, "power of two"),
-        ({"protocol": "echo", "request_bytes": 31}, "32 bytes or more"),
+        ({"protocol": "echo", "request_bytes": 39}, "40 bytes or more"),
         ({"protocol": "custom"}, "two functions"),
         ({"depth": 1 << 33}, "limits"),
     ],

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from cltest import open_descriptors, wait_until
 from cltest.ports import free_port
+from cltest.waiting import MOST_RUNS
 from threaded import serving
 
 from corelane.bench.load.reference.reference import Reference
@@ -451,11 +452,24 @@ def test_udp_without_a_server_is_unanswered():
 
 
 def test_udp_answers_that_are_lost_twice_or_none():
+    for _ in range(MOST_RUNS):  # a server without a CPU is late, and its answers are not waited for
+        c, in_time = lost_twice_or_none()
+        if in_time:
+            break
+    assert c["answered"] == pytest.approx(0.75 * c["offered"], abs=3)
+    assert c["stray"] == pytest.approx(0.5 * c["offered"], abs=4)
+
+
+def lost_twice_or_none() -> tuple[dict[str, int], bool]:
+    """Of four requests one has two answers, one has a wrong one before its own, one has none. Counts of the run, and
+    whether the server had seen all that was sent by its end."""
+    seen = 0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(0.5)
 
         def serve() -> None:
+            nonlocal seen
             with contextlib.suppress(TimeoutError):
                 for number in range(1 << 20):
                     got, peer = server.recvfrom(2048)
@@ -465,11 +479,11 @@ def test_udp_answers_that_are_lost_twice_or_none():
                         server.sendto(b"short", peer)
                     if number % 4 != 3:
                         server.sendto(got, peer)
+                    seen = number + 1
 
         thread = threading.Thread(target=serve)
         thread.start()
         result = run(server.getsockname()[1], 1000, 0.2, udp=True, drain_s=0.1)
+        in_time = seen >= result.counts["sent"]
         thread.join(60)
-    c = result.counts
-    assert c["answered"] == pytest.approx(0.75 * c["offered"], abs=3)
-    assert c["stray"] == pytest.approx(0.5 * c["offered"], abs=4)
+    return result.counts, in_time

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from corelane.bench.hostile.paired import left_out, paired
+from corelane.bench.harness.pairs.paired import left_out, paired
 
 
 def noisy(rng: random.Random, n: int, harm: float = 1.0) -> list[float]:

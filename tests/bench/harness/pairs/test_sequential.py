@@ -1,4 +1,4 @@
-"""Which arms have a turn, and when it is known on which side of the goal an attack is."""
+"""Which arms have a turn, and when it is known on which side of the goal an arm is."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from corelane.bench.harness.openloop import Point
+from corelane.bench.harness.pairs import sequential
+from corelane.bench.harness.pairs.sequential import ABOVE, LOOKS, OPEN, WITHIN, Compared, Rounds, Turn, take
 from corelane.bench.harness.session import Session
-from corelane.bench.hostile import sequential
-from corelane.bench.hostile.sequential import ABOVE, LOOKS, OPEN, WITHIN, Compared, Rounds, Turn, take
-from corelane.bench.isolation.victim import ALONE
 from corelane.runtime.hist import Hist
 
-FLOOD = "flood"
+FLOOD, ALONE = "flood", "alone"
+FIGURE = "hostile.p99_ratio"  # at most 1.5
 ROUND_S = 10.0
 
 
@@ -46,7 +46,7 @@ class Machine:
         monkeypatch.setattr(self.session, "watched", watched)
 
 
-def taken(machine: Machine, harm: dict[str, float], seconds: float, seed: int = 1) -> tuple[Rounds, Counter[str]]:
+def taken(machine: Machine, harm: dict[str, float], seconds: float, seed: int = 1) -> tuple[Rounds[Turn], Counter[str]]:
     """Rounds of attacks that do so much harm, all over the victim alone; and how often each arm had a turn."""
     rng, turns = random.Random(seed), Counter[str]()
 
@@ -58,7 +58,8 @@ def taken(machine: Machine, harm: dict[str, float], seconds: float, seed: int = 
         return run
 
     arms = {name: arm(name, much) for name, much in {**harm, ALONE: 1.0}.items()}
-    return take(machine.session, arms, dict.fromkeys(harm, ALONE), seconds, len(harm)), turns
+    compared = [Compared(name, ALONE, FIGURE, len(harm)) for name in harm]
+    return take(machine.session, arms, compared, seconds), turns
 
 
 def test_the_time_goes_to_those_of_which_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,11 +94,11 @@ def test_chance_is_no_harm_and_harm_no_chance(harm: float, never: str) -> None:
     """Many attacks, looked at again and again: none is decided wrongly, and most are decided rightly."""
     right, rng = 0, random.Random(5)
     for _ in range(30):
-        one = Compared(FLOOD, ALONE)
+        one = Compared(FLOOD, ALONE, FIGURE, 15)
         for n in range(1, LOOKS[2] + 1):
             one.add(turn(rng, harm), turn(rng))
             if n in LOOKS and one.verdict == OPEN:
-                one.look(15)
+                one.look()
         assert one.verdict != never
         right += one.verdict != OPEN
     assert right > 20
@@ -109,7 +110,7 @@ def test_a_pair_whose_other_turn_lost_requests_is_left_out() -> None:
     assert lost.point.hist is not None
     lost.point.hist.record_infinite(100)
     lost.point.set_percentiles(lost.point.hist)
-    one = Compared(FLOOD, ALONE)
+    one = Compared(FLOOD, ALONE, FIGURE, 15)
     one.add(turn(rng), lost)
     assert (len(one.pairs), one.lost) == (0, 1)
     assert one.measure() is None
@@ -139,12 +140,12 @@ def test_a_turn_half_disturbed_is_close_to_one_a_little_less_so() -> None:
 
 def test_harm_in_few_windows_of_each_turn_is_above_the_goal() -> None:
     """Nothing of it is in the middle window, and all of it in the p99 of the turn."""
-    rng, one = random.Random(3), Compared(FLOOD, ALONE)
+    rng, one = random.Random(3), Compared(FLOOD, ALONE, FIGURE, 15)
     for _ in range(LOOKS[1]):
         attacked, beside = turn(rng, 20.0), turn(rng)
         attacked.point.window_p99_us = beside.point.window_p99_us = (100.0,)
         one.add(attacked, beside)
-    one.look(15)
+    one.look()
     assert one.verdict == ABOVE
     assert one.ratio is not None
     assert one.ratio.value == 1
@@ -152,7 +153,7 @@ def test_harm_in_few_windows_of_each_turn_is_above_the_goal() -> None:
 
 def test_harm_in_few_turns_is_seen_beside_the_ratio() -> None:
     rng = random.Random(2)
-    one = Compared(FLOOD, ALONE)
+    one = Compared(FLOOD, ALONE, FIGURE, 15)
     for n in range(20):
         one.add(turn(rng, 20.0 if n % 4 == 0 else 1.0), turn(rng))
     ratio = one.measure()
@@ -160,3 +161,46 @@ def test_harm_in_few_turns_is_seen_beside_the_ratio() -> None:
     assert ratio.value < 2.5
     assert one.of_all > 5
     assert one.bad[0] >= 0.25 > one.bad[1]
+
+
+def test_when_the_time_is_over_there_is_a_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first eight of twelve rounds do not decide."""
+    done, turns = taken(Machine(monkeypatch), {"good": 0.96}, 121)
+    assert (done.rounds, turns["good"]) == (12, 12)
+    assert done.compared["good"].verdict == WITHIN
+
+
+def test_what_goes_along_has_turns_as_long_as_its_arm_is_not_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, turns, rng = Machine(monkeypatch), Counter[str](), random.Random(1)
+
+    def arm(name: str, harm: float) -> Callable[[], Turn]:
+        def run() -> Turn:
+            turns[name] += 1
+            return turn(rng, harm)
+
+        return run
+
+    arms = {name: arm(name, harm) for name, harm in {"good": 0.2, "near": 1.5, "with good": 3.0, ALONE: 1.0}.items()}
+    compared = [Compared(name, ALONE, FIGURE, 2) for name in ("good", "near")]
+    done = take(machine.session, arms, compared, 121, {"good": ["with good"]})
+    assert (turns["with good"], turns["near"]) == (LOOKS[0], 12)
+    ratio = done.between("with good", ALONE)
+    assert ratio is not None
+    assert ratio.pairs == LOOKS[0]
+    assert 2 < ratio.value < 4.5
+    assert done.between("with good", "nobody") is None
+
+
+def test_every_other_round_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, asked, rng = Machine(monkeypatch), list[str](), random.Random(1)
+
+    def arm(name: str) -> Callable[[], Turn]:
+        def run() -> Turn:
+            asked.append(name)
+            return turn(rng)
+
+        return run
+
+    arms = {name: arm(name) for name in ("near", "beside", ALONE)}
+    take(machine.session, arms, [Compared("near", ALONE, FIGURE)], 31, {"near": ["beside"]}, there_and_back=True)
+    assert asked == ["near", "beside", ALONE, ALONE, "beside", "near", "near", "beside", ALONE]
