@@ -128,6 +128,26 @@ def come_and_go(connect: Connect, beginnings: Sequence[bytes], count: int, asks:
             del now[keep:]
 
 
+def garbage(
+    connect: Connect,
+    words: Sequence[bytes],
+    count: int,
+    asks: Callable[[], None],
+    seed: int,
+    first: bytes = b"\x80",
+) -> None:
+    """So many connections that send bytes of all kinds, perhaps behind the first ones of another protocol, or words of
+    a protocol in any order, and leave."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        with connect() as link, contextlib.suppress(ConnectionError):
+            if draw.random() < 0.5:
+                link.sendall(draw.choice([b"", first]) + draw.randbytes(draw.randrange(1, 3000)))
+            else:
+                link.sendall(b"".join(draw.choices(words, k=draw.randrange(1, 60))))
+            asks()
+
+
 def ended(link: socket.socket) -> bytes:
     """What comes up to the end of a connection, which has to come."""
     got = b""

@@ -27,7 +27,7 @@ class Made:
         self.n, self.service = n, service
         draw = self.random.exponential
         self.us = {"ring": draw(0.4, n), "inbox": draw(0.5, n), "runs": 1 + draw(0.2, n), "reply": draw(0.3, n)}
-        self.us |= {"blocked": numpy.zeros(n), "ready": numpy.zeros(n)}
+        self.us |= {name: numpy.zeros(n) for name in ("blocked", "ready", "TX ring", "to the NIC")}
         self.what = numpy.zeros(n, int)
         self.flags = numpy.full(n, lib.CL_TRACE_DRAWN | lib.CL_TRACE_ANSWERED)
         self.kthread = self.random.integers(0, 2, n)
@@ -61,4 +61,15 @@ class Made:
         cores["kind"], cores["n"] = lib.CL_TRACE_CORE, 1
         for row, (kthread, begin, end) in zip(cores, self.gone, strict=True):
             row["kthread"], row["begin"], row["end"] = kthread, begin, end
-        return Records(messages, waits, cores, 0, 0)
+        return Records(messages, waits, cores, 0, 0, bursts=self._bursts(messages))
+
+    def _bursts(self, messages: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+        """Of an attached application, if there is something in these stages: one a message, and others."""
+        passed = self.us["TX ring"] + self.us["to the NIC"]
+        n = self.n if passed.any() else 0
+        bursts = numpy.zeros(2 * n, dtype(ffi, "struct cl_trace_burst"))
+        bursts["kind"], bursts["kthread"] = lib.CL_TRACE_BURST, numpy.tile(messages["kthread"][:n], 2)
+        bursts["begin"][:n] = messages["begin"][:n] + messages["sent"][:n]
+        bursts["begin"][n:] = bursts["begin"][:n] + 1
+        bursts["taken"][:n], bursts["given"][:n] = ticks(self.us["TX ring"][:n]), ticks(passed[:n])
+        return bursts[self.random.permutation(2 * n)]

@@ -56,8 +56,8 @@ class RespClient:
 class RespNode:
     """The node at (OURS, PORT); `space` is the namespace from which it is reached."""
 
-    def __init__(self, space: netns.Namespace, service: RaftService) -> None:
-        self.space, self.service = space, service
+    def __init__(self, space: netns.Namespace, service: RaftService, runtime: Runtime) -> None:
+        self.space, self.service, self.runtime = space, service, runtime
 
     def client(self) -> RespClient:
         with self.space.entered():
@@ -102,7 +102,7 @@ def resp_node(
             )
             try:
                 runtime.start()
-                made = RespNode(space, service)
+                made = RespNode(space, service, runtime)
                 if not peers:
                     made.await_lead()
                 yield made

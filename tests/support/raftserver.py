@@ -21,8 +21,8 @@ from corelane.libos import Runtime
 class RaftServer:
     """The store at (OURS, PORT); `space` is the namespace from which it is reached."""
 
-    def __init__(self, space: netns.Namespace, service: RaftService) -> None:
-        self.space, self.service = space, service
+    def __init__(self, space: netns.Namespace, service: RaftService, runtime: Runtime) -> None:
+        self.space, self.service, self.runtime = space, service, runtime
 
     def client(self, timeout_s: float = 30.0) -> KvClient:
         with self.space.entered():
@@ -53,7 +53,7 @@ def raft_server(*, peers: dict[int, tuple[str, int]] | None = None, **tcp: int) 
                 runtime.start()
                 if not peers:
                     await_lead(service)
-                made = RaftServer(space, service)
+                made = RaftServer(space, service, runtime)
                 yield made
                 made.wait_for("conn_connections", 0)
                 assert made.stat("conn_held_bytes") == 0

@@ -30,7 +30,8 @@ ROOMS = {
     "apps": ". http/llhttp raft raft/core | http kv raft/transport | kv/stream resp | raft/node"
     " | raft/service raft/sim",
     "cli": ". | trace | lab",
-    "bench": "harness packetdrill | baseline harness/report harness/tails isolation load/sockload probes raft_loss ring"
+    "bench": "harness packetdrill | harness/pairs"
+    " | baseline harness/report harness/tails isolation load/sockload probes raft_loss ring"
     " tenant threads | afxdp batch bimodal colocate echo embed hostile http kv load/reference log tcp | asyncio ground"
     " load raft | . kv_tcp raft_resp | handoff posix resp_durable trace | sim | lab | lab/mechanisms"
     " | lab/policies published",

@@ -3,10 +3,10 @@ and another client is served all the time. State by state, without a network: te
 
 from __future__ import annotations
 
-import random
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ ASK_LARGE = ASK.replace(b"/sub/", b"/large.bin")
 HALF_HEAD = b"GET /sub/ HTTP/1.1\r\nHost: here\r\nX: " + b"x" * 10_000
 HALF_BODY = b"POST /sub/ HTTP/1.1\r\nHost: here\r\nContent-Length: 500000\r\n\r\n" + bytes(100_000)
 TLS_PORT = 8443
+BACKLOG = 4096  # apps/http/serve.c
 
 
 @contextmanager
@@ -41,12 +42,15 @@ def statuses(raw: bytes) -> list[int]:
     return [answer.status for answer in read_answers(raw)]
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=15)
 def test_syn_flood(folder: Path, seed: int) -> None:
-    """What is half open is not a connection of the server's, and who means to connect does."""
+    """No more than the backlog is kept of it, no connection of the server's is, and who means to connect does."""
     count = soak.examples(2000, 500_000)
     with beside(folder) as (served, other):
         hp.syn_flood(served.space, (OURS, served.port), count, other, seed)
+        counts = hp.tcp_counts(served.runtime)
+        assert counts["begun"] - counts["over"] <= BACKLOG + 1
+        assert (counts["cookies_sent"] > 0) == (count > BACKLOG)
         with served.connect() as late:
             late.sendall(ASK)
             assert statuses(hp.until(late, b"<p>sub")) == [200]
@@ -103,6 +107,7 @@ def test_lengths_that_cannot_be(folder: Path, line: bytes, status: int) -> None:
     with beside(folder) as (served, other), served.connect() as link:
         link.sendall(b"POST /sub/ HTTP/1.1\r\nHost: here\r\n" + line + b"\r\n")
         assert statuses(hp.ended(link)) == [status]
+        assert served.stats()["used_bytes"] < 128 << 10, "no memory for what was announced"
         other()
 
 
@@ -110,7 +115,6 @@ def test_lengths_that_cannot_be(folder: Path, line: bytes, status: int) -> None:
 @pytest.mark.parametrize("port", [0, TLS_PORT], ids=["plain", "tls"])
 def test_garbage(folder: Path, certificate: tuple[Path, Path], seed: int, port: int) -> None:
     """Bytes of all kinds to both ports: an answer or an end, and nothing kept."""
-    draw = random.Random(seed)
     names = dict(zip(("tls_cert", "tls_key"), map(str, certificate), strict=True))
     words = [
         b"GET ",
@@ -125,17 +129,12 @@ def test_garbage(folder: Path, certificate: tuple[Path, Path], seed: int, port: 
         b":",
     ]
     with beside(folder, **names) as (served, other):
-        for _ in range(soak.examples(100, 5000)):
-            with served.connect(port) as link:
-                if draw.random() < 0.5:
-                    link.sendall(draw.choice([b"", b"\x16\x03\x01"]) + draw.randbytes(draw.randrange(1, 3000)))
-                else:
-                    link.sendall(b"".join(draw.choices(words, k=draw.randrange(1, 60))))
-                other()
+        connect = partial(served.connect, port)
+        hp.garbage(connect, words, soak.examples(100, 5000), other, seed, first=b"\x16\x03\x01")
         wait_until(lambda: served.stats()["alive"] == 1, 60.0, "all of them to be let go of")
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=10)
 def test_connections_that_come_and_go(folder: Path, seed: int) -> None:
     beginnings = [b"", ASK, ASK_LARGE, HALF_HEAD, HALF_BODY[:2000], b"\r\n" * 100, b"GET / HTTP/9.9\r\n\r\n"]
     count = soak.examples(500, 10_000)

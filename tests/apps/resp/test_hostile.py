@@ -4,7 +4,6 @@ all the time."""
 from __future__ import annotations
 
 import contextlib
-import random
 import socket
 import threading
 from collections.abc import Iterator
@@ -41,7 +40,7 @@ def beside(**options: Any) -> Iterator[tuple[Served, hp.Other]]:
         print(other.shown())
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=15)
 def test_syn_flood(seed: int) -> None:
     """No more than the backlog is kept of it, and who means to connect does."""
     count = soak.examples(2000, 500_000)
@@ -141,19 +140,12 @@ def test_words_that_never_come_take_no_memory() -> None:
 
 @pytest.mark.soak(short=True, takes_s=30)
 def test_garbage(seed: int) -> None:
-    draw = random.Random(seed)
     words = [b"*3", b"$3", b"\r\n", b"*", b"$", b"-1", b"9" * 20, b"GET", b"SET a ", b"\0", b"'", b'"', b":1"]
     with beside() as (served, other):
-        for _ in range(soak.examples(100, 5000)):
-            with served.connect() as link:
-                if draw.random() < 0.5:
-                    link.sendall(draw.randbytes(draw.randrange(1, 3000)))
-                else:
-                    link.sendall(b"".join(draw.choices(words, k=draw.randrange(1, 60))))
-                other()
+        hp.garbage(served.connect, words, soak.examples(100, 5000), other, seed)
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=10)
 def test_connections_that_come_and_go(seed: int) -> None:
     beginnings = [b"", b"PING\r\n", HALF[:2000], b"*1000\r\n", b"BLPOP none 0\r\n", b"SUBSCRIBE c\r\n", b"MULTI\r\n"]
     count = soak.examples(500, 10_000)
@@ -163,7 +155,7 @@ def test_connections_that_come_and_go(seed: int) -> None:
         assert served.stat("accepted") + served.stat("refused") == count + 1
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=5)
 def test_a_pipeline_of_a_million_commands_without_reading() -> None:
     """It is taken as far as there is room for replies. In the end all of them come."""
     count, value = soak.examples(200_000, 1_000_000), b"x" * 100

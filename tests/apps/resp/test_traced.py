@@ -26,8 +26,8 @@ def ask(client: socket.socket, command: bytes) -> bytes:
     return client.recv(10_000)
 
 
-def traced(served: Served, service: str, do: Callable[[], None], n: int) -> Table:
-    """The n messages of a service that are written down while something is done."""
+def traced(served: Served, do: Callable[[], None], n: int, *services: str) -> list[Table]:
+    """The n messages of each service that are written down while something is done."""
     served.runtime.trace = "full"
     parts: list[Any] = []
     with Segment.of_process(os.getpid()) as segment:
@@ -47,13 +47,14 @@ def traced(served: Served, service: str, do: Callable[[], None], n: int) -> Tabl
             parts.append(segment.read())
             names = segment.services()
             seen = joined(parts).messages
-            return service in names and (seen["service"] == names.index(service)).sum() >= n
+            return all(one in names and (seen["service"] == names.index(one)).sum() >= n for one in services)
 
-        wait_until(whole, 60, f"messages of {service}")
+        wait_until(whole, 60, f"messages of {services}")
         names = segment.services()
-        one = table(joined(parts), names, segment.hz).of_service(names.index(service))
-    assert len(one.messages) == n
-    return one
+        all_of_them = table(joined(parts), names, segment.hz)
+    tables = [all_of_them.of_service(names.index(service)) for service in services]
+    assert [len(one.messages) for one in tables] == [n] * len(services)
+    return tables
 
 
 def test_replies_that_wait_for_the_log_are_messages_with_that_wait(tmp_path: Path) -> None:
@@ -63,9 +64,10 @@ def test_replies_that_wait_for_the_log_are_messages_with_that_wait(tmp_path: Pat
             for _ in range(5):
                 assert ask(client, b"SET a 1\r\n") == b"+OK\r\n"
 
-        one = traced(served, f"RESP {PORT}", write, 5)
+        one, appends = traced(served, write, 5, f"RESP {PORT}", "log 1")
     assert set(one.waits["what"]) == {lib.CL_TRACE_WAITS_LOG}
     assert (one.stages["handler", "wait: log"] > 0).all()
+    assert (appends.stages["handler", "wait: log", "written"] > 0).all()
 
 
 def test_a_blocking_command_waits_for_keys_until_it_is_given_something() -> None:
@@ -78,6 +80,6 @@ def test_a_blocking_command_waits_for_keys_until_it_is_given_something() -> None
             assert client.recv(100) == b"*2\r\n$4\r\nlist\r\n$1\r\nx\r\n"
             assert ask(client, b"BLPOP list 0.05\r\n").startswith(b"*-1"), "nobody gave it anything"
 
-        one = traced(served, f"blocking {PORT}", block, 2)
+        (one,) = traced(served, block, 2, f"blocking {PORT}")
     assert set(one.waits["what"]) == {lib.CL_TRACE_WAITS_KEYS}
     assert one.stages["handler", "wait: keys"][1] >= 40_000

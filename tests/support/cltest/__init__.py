@@ -11,7 +11,7 @@ from .cbuild import CBuild, CompileError, ProgramFailed
 from .children import die_with_parent, may_raise_limits, sleeping_threads, stop_process
 from .descriptors import open_descriptors
 from .netns import Namespace, NetnsFactory, netns_missing
-from .waiting import wait_until
+from .waiting import answered, wait_until
 
 __all__ = [
     "CBuild",
@@ -19,6 +19,7 @@ __all__ = [
     "Namespace",
     "NetnsFactory",
     "ProgramFailed",
+    "answered",
     "die_with_parent",
     "may_raise_limits",
     "netns_missing",

@@ -19,11 +19,11 @@ assert (lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_INTERRUPTED) == (WANTED, INTERRUPTED
 RELEASES = (STALLED, DIED, LEFT)
 FOR_EVER = 2**62
 _BATCH = 4096
-_FIELDS = ("tsc", "core", "from", "to", "what", "step", "after", "leaving")
+_FIELDS = ("tsc", "core", "from", "to", "what", "step", "after", "leaving", "about")
 _MOVE = np.dtype(
     {
         "names": _FIELDS,
-        "formats": ["u8", "u4", "u2", "u2", "u1", "u1", "u4", "u1"],
+        "formats": ["u8", "u4", "u2", "u2", "u1", "u1", "u4", "u1", "u2"],
         "offsets": [ffi.offsetof("struct cl_io_move", name) for name in _FIELDS],
         "itemsize": ffi.sizeof("struct cl_io_move"),
     }
@@ -32,7 +32,7 @@ _MOST_FAULTS = 100
 
 
 class Move(NamedTuple):
-    """struct cl_io_move; old and new are slots plus 1, 0 nobody."""
+    """struct cl_io_move; old, new and about are slots plus 1, 0 nobody."""
 
     tsc: int
     cpu: int
@@ -42,6 +42,7 @@ class Move(NamedTuple):
     step: int = 0
     after: int = 0
     leaving: int = 0
+    about: int = 0
 
 
 class MoveLog:
@@ -72,12 +73,15 @@ class Span:
     or gets another one. That the next owner runs is no such thing: the steps of a move go on until the old one has
     ceded or was evicted, and the two share the CPU until then. If it dies before, its span ends with it."""
 
+    slot: int
     cpu: int
-    begin: int
+    begin: int  # the round that decided for it began
+    granted: int  # it was decided by then, and what it had elsewhere it had let go of
     end: int = FOR_EVER
     evicted: bool = False  # it did not let go, and runs at what the kernel gives it, until it gets a core again
     evicted_at: int = FOR_EVER  # and from then on anywhere
     begun: int = FOR_EVER  # it was seen to run
+    stalled: bool = False  # it did not begin, and may have got up after all, without reading that its core is gone
     blocked: bool = False  # found asleep or stopped: without its core it may run for a while when it wakes up
 
 
@@ -155,7 +159,7 @@ class MoveChecker:
             if core.span and core.span.begun == FOR_EVER:
                 core.span.begun = until
             if not move.leaving:
-                self._out(core, until)
+                self._out(core.leaver, until)
         elif move.what == WOKEN:
             if core.moving or not move.new:
                 self._fault("woken in the middle of a move, or nobody", move)
@@ -167,21 +171,30 @@ class MoveChecker:
                 self._fault("found blocked in the middle of a move, or nobody", move)
             else:
                 core.span.blocked = True
-        elif core.leaver is None:
-            self._fault("an owner before, though there was none", move)
-        elif move.what == INTERRUPTED:
-            pass
-        elif move.what == CEDED:
-            self._out(core, until)
-        elif move.what == EVICTED:
-            core.leaver.end, core.leaver.evicted = FOR_EVER, True
-            core.leaver.evicted_at = min(core.leaver.evicted_at, move.tsc)
-        else:
+        elif move.what not in (INTERRUPTED, CEDED, EVICTED):
             self._fault("no such entry", move)
+        elif (leaver := self._leaver(core, move)) is None:
+            self._fault("it is about nobody who had the core before", move)
+        elif move.what == INTERRUPTED:
+            if leaver.stalled:
+                leaver.end = FOR_EVER  # it got up, and has not ceded yet
+        elif move.what == CEDED:
+            self._out(leaver, until)
+        else:
+            leaver.end, leaver.evicted = FOR_EVER, True
+            leaver.evicted_at = min(leaver.evicted_at, move.tsc)
 
-    def _out(self, core: _Core, at: int) -> None:
-        if core.leaver and not core.leaver.evicted:
-            core.leaver.end = at
+    def _leaver(self, core: _Core, move: Move) -> Span | None:
+        """Whose steps they are: the owner's before, or of one who goes on where its core was long ago, since it woke up
+        or did not begin in time."""
+        if core.leaver and core.leaver.slot == move.about:
+            return core.leaver
+        spans = self.spans.get(move.about)
+        return spans[-1] if spans and spans[-1].cpu == move.cpu and (spans[-1].blocked or spans[-1].stalled) else None
+
+    def _out(self, leaver: Span | None, at: int) -> None:
+        if leaver and not leaver.evicted:
+            leaver.end = at
 
     def _change(self, core: _Core, move: Move, until: int) -> None:
         if (move.what == WANTED) != (move.new != 0) or (move.new == 0 and move.old == 0):
@@ -190,17 +203,17 @@ class MoveChecker:
             self._fault("a second core for one kthread, or the same again", move)
         if move.leaving and move.what in RELEASES:  # the steps go on with the one before
             if core.span:
-                core.span.end = until
+                core.span.end, core.span.stalled = until, move.what == STALLED
         else:
             if core.leaver and core.leaver.end == FOR_EVER:
-                self._out(core, until)
+                self._out(core.leaver, until)
             core.leaver = core.span
             if core.leaver and core.leaver.blocked and not move.leaving:  # nobody waits for it
                 core.leaver.evicted, core.leaver.evicted_at = True, move.tsc
         core.owner, core.moving, core.span = move.new, move.new != 0, None
         if not move.new:
             return
-        core.span = Span(move.cpu, move.tsc)
+        core.span = Span(move.new, move.cpu, move.tsc, until)
         self.spans.setdefault(move.new, []).append(core.span)
         self._owned.append((move.new, move.tsc))
 
@@ -233,7 +246,7 @@ def _holes(cpu: int, spans: list[Span], life: tuple[int, int]) -> list[tuple[int
     holes, at = [], life[0]
     for span, after in zip(spans, [*spans[1:], None], strict=True):
         begin = span.begin if span.cpu == cpu else span.evicted_at
-        end = after.begin if after else FOR_EVER
+        end = after.granted if after else FOR_EVER  # it may have ceded in the middle of the round that found it so
         if (
             after and span.evicted
         ):  # it is bound to its new core, and not demoted any more, at the latest when it begins

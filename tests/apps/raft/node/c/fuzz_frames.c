@@ -209,7 +209,7 @@ int main(int argc, char **argv)
     set_up();
     struct cl_raft_token token = {{1}};
     for (uint64_t i = 0; i < rounds; i++) {
-        uint8_t frame[KEPT_BYTES];
+        uint8_t frame[KEPT_BYTES] = {0};
         now_ns += 500000;
         cl_raft_node_submit(nodes[i & 1], CL_RAFT_APPLY, 0, 0, frame, (uint32_t)(next_random() % 200), &token);
         cl_raft_node_poll(nodes[1]);

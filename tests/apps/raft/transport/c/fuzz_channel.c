@@ -124,7 +124,7 @@ int main(int argc, char **argv)
     struct cl_random draw = {argc > 2 ? strtoull(argv[2], NULL, 0) : 1};
     make();
     for (uint64_t i = 0; i < rounds; i++) {
-        uint8_t datagram[MTU];
+        uint8_t datagram[MTU] = {0};
         uint64_t before = sides[0].peers[0].count.accepted;
         raft_channel_send(&sides[1], 1, datagram, (uint32_t)cl_random_below(&draw, 500), cl_random_below(&draw, 2),
                           now_ns);
