@@ -10,9 +10,17 @@ from typing import Any
 from ...runtime.errors import CorelaneError
 from ...runtime.files import Whole
 
-FIRST_ROW = 1000
-"""Rows are threads of processes. Perfetto takes a thread 0 for the one that has its process' number, so that two rows
-become one: rows are counted from here."""
+_ROWS = 10_000  # of a group, at most
+
+
+def place(group: int, row: int) -> dict[str, int]:
+    """Where an event stands: a row of a group, which are a thread and its process to the viewers.
+
+    Perfetto knows a thread by its number alone, as Linux does, and takes the one of its process' number for its main
+    thread: a number that two groups share loses its name in one of them. So no two rows have the same number, and none
+    has that of a group.
+    """
+    return {"pid": group, "tid": group * _ROWS + row}
 
 
 class Output:
@@ -32,7 +40,8 @@ class Output:
     def write(self, events: Iterable[Mapping[str, Any]]) -> CorelaneError | None:
         """All events. What went wrong, or None."""
         try:
-            self._made.file.write(b'{"displayTimeUnit": "ns", "traceEvents": [\n')
+            # No displayTimeUnit: Perfetto of before 2022 took it for the unit of the times, which are microseconds.
+            self._made.file.write(b'{"traceEvents": [\n')
             for i, event in enumerate(events):
                 self._made.file.write(((",\n" if i else "") + json.dumps(event)).encode())
             self._made.file.write(b"\n]}\n")

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...iokernel._native import lib
 from ...iokernel.control.moves import ALL_PARTS, STEP_NAMES, WORD, Move, parts_of, ticks_of, whole
-from .output import FIRST_ROW
+from .output import place
 
 NOBODY = "nobody"
 FAULTS_KEPT = 1000
@@ -263,7 +263,7 @@ def events(recording: Recording, begin_tsc: int | None = None) -> Iterator[dict[
         return round(recording.us(max(tsc, recording.begin_tsc) - origin), 3)
 
     def event(phase: str, name: str, pid: int, core: int, **more: Any) -> dict[str, Any]:
-        return {"ph": phase, "name": name, "pid": pid, "tid": FIRST_ROW + core, **more}
+        return {"ph": phase, "name": name, **place(pid, core), **more}
 
     def between(name: str, pid: int, core: int, begin: int, end: int, **args: float) -> dict[str, Any]:
         at = us(begin)

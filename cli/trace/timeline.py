@@ -16,7 +16,7 @@ from ...libos.trace.commands import NEVER
 from ...libos.trace.stages import STALLED, WINDOWS, windows
 from ...libos.trace.stopped import AWAY, COLLECTS, NO_CPU, stops
 from ...runtime.trace import WAITS, Records
-from .output import FIRST_ROW
+from .output import place
 
 Event = dict[str, Any]
 
@@ -45,8 +45,7 @@ class _Rows:
         return round(1e6 * (tsc - self.begin_tsc) / self.hz, 3)
 
     def event(self, phase: str, name: str, pid: int, tid: int, at: int, **more: Any) -> Event:
-        place = {"pid": pid, "tid": FIRST_ROW + tid, "ts": self.us(at)}
-        return {"ph": phase, "name": name, "cat": "request", **place, **more}
+        return {"ph": phase, "name": name, "cat": "request", **place(pid, tid), "ts": self.us(at), **more}
 
     def part(self, name: str, kthread: int, begin: int, end: int, mark: str, **more: Any) -> tuple[Event, Event]:
         """Of a request: the two ends. Those of a mark nest, by their order where they are of one moment."""
@@ -88,7 +87,7 @@ def events(records: Records, names: Sequence[str], hz: int, begin_tsc: int) -> I
 
 def _titles(records: Records) -> Iterator[Event]:
     def title(kind: str, pid: int, tid: int, name: str) -> Event:
-        return {"ph": "M", "name": kind, "pid": pid, "tid": FIRST_ROW + tid, "args": {"name": name}}
+        return {"ph": "M", "name": kind, **place(pid, tid), "args": {"name": name}}
 
     for pid, name in _TITLES.items():
         yield title("process_name", pid, 0, name)

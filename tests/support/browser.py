@@ -90,9 +90,10 @@ class Browser:
 
 
 class Tab:
-    """A page that was loaded at a width, light or dark. `requests`, `errors`: what it asked for, what went wrong."""
+    """A page, a file or an address, that was loaded at a width, light or dark. `requests`, `errors`: what it asked for,
+    what went wrong."""
 
-    def __init__(self, browser: Browser, path: Path, width: int, dark: bool = False) -> None:
+    def __init__(self, browser: Browser, page: Path | str, width: int, dark: bool = False) -> None:
         self._browser, self.width = browser, width
         self._target = browser.call("Target.createTarget", url="about:blank")["targetId"]
         attached = browser.call("Target.attachToTarget", targetId=self._target, flatten=True)
@@ -104,7 +105,7 @@ class Tab:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Emulation.setFocusEmulationEnabled", enabled=True)
         browser.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         browser.wait("Page.loadEventFired")
         # What a ResizeObserver does has been done when a second frame begins.
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -117,6 +118,13 @@ class Tab:
         got = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in got, got["exceptionDetails"]
         return got["result"].get("value")
+
+    def until(self, expression: str) -> None:
+        """Until an expression of JavaScript is true."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not self.evaluate(expression):
+            assert time.monotonic() < deadline, f"{expression} is not so after {DEADLINE_S:.0f} s: {self.errors}"
+            time.sleep(0.1)
 
     def key(self, key: str) -> None:
         """A key is pressed where the focus is."""
@@ -173,9 +181,9 @@ class Tab:
 
 
 @contextlib.contextmanager
-def opened(browser: Browser, path: Path, width: int, dark: bool = False) -> Iterator[Tab]:
+def opened(browser: Browser, page: Path | str, width: int, dark: bool = False) -> Iterator[Tab]:
     """A tab for a while."""
-    tab = Tab(browser, path, width, dark)
+    tab = Tab(browser, page, width, dark)
     try:
         yield tab
     finally:

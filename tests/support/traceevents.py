@@ -30,7 +30,7 @@ SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["traceEvents"],
     "properties": {
-        "displayTimeUnit": {"enum": ["ms", "ns"]},
+        "displayTimeUnit": {"const": "ms"},  # Perfetto of before 2022 took "ns" for the unit of ts
         "traceEvents": {
             "type": "array",
             "items": {
@@ -88,11 +88,13 @@ def check(document: Any) -> None:
     found = list(errors(document, SCHEMA))
     assert not found, found[:5]
     events = document["traceEvents"]
+    group_of: dict[int, int] = {}  # Perfetto knows a row by its tid alone
     rows: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     parts: dict[tuple[str, int, str], list[tuple[float, str, str]]] = defaultdict(list)
     flows: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for event in events:
         place = (event["pid"], event["tid"])
+        assert group_of.setdefault(event["tid"], event["pid"]) == event["pid"], f"a row of two groups: {event}"
         if event["ph"] == "X":
             rows[place].append((event["ts"], event["ts"] + event["dur"]))
         elif event["ph"] in "be":

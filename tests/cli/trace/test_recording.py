@@ -186,9 +186,9 @@ def test_events_are_what_perfetto_reads() -> None:
         by_phase.setdefault(event["ph"], []).append(event)
     assert {e["args"]["name"] for e in by_phase["M"]} == {"cores: who has them", "cores: moves", f"CPU {CPU}"}
     assert [(e["name"], e["pid"], e["tid"], e["ts"], e["dur"]) for e in by_phase["X"]] == [
-        ("job.0", 1, 1000 + CPU, 0.0, 10.1),
-        ("kv.0", 1, 1000 + CPU, 12.1, 87.9),
-        ("ask: job.0 to kv.0", 2, 1000 + CPU, 10.1, 2.0),
+        ("job.0", 1, 10_000 + CPU, 0.0, 10.1),
+        ("kv.0", 1, 10_000 + CPU, 12.1, 87.9),
+        ("ask: job.0 to kv.0", 2, 20_000 + CPU, 10.1, 2.0),
     ]
     assert by_phase["X"][2]["args"]["old owner until it yields (us)"] == 0.1
     assert [(e["name"], e["ts"], e["s"]) for e in by_phase["i"]] == [("overrun", 20.0, "t")]
