@@ -26,6 +26,23 @@ PACKAGES = "memcached redis-server nginx-light iperf3 haproxy lighttpd dnsmasq-b
 INSIDE = f"nic=memory,address={OURS}/24"  # a wire to nobody: connections to our own address stay in the stack
 
 
+def _keeps_roles() -> bool:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as once:
+        refuses = server.getsockname()
+        server.close()
+        once.connect_ex(refuses)
+        try:
+            once.listen()
+        except OSError:
+            return True
+    return False
+
+
+KEEPS_ROLES = _keeps_roles()
+"""This Linux refuses to listen on a socket that has been asked to connect, and the other way round. Others do it, and so
+do we (docs/posix.md)."""
+
+
 def preloaded(words: str) -> dict[str, str]:
     """The environment of a program whose sockets are ours."""
     return {**os.environ, "CORELANE_POSIX": words, "LD_PRELOAD": str(LIBRARY)}

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from cltest import soak
 
-from .conftest import INSIDE, OURS, run
+from .conftest import INSIDE, KEEPS_ROLES, OURS, run
 
 STEPS = 400
 
 
 def compare(binary: Path, seed: int, config: str) -> None:
     linux, ours = (
-        run(binary, address, str(seed), str(STEPS), config=config).splitlines()
+        run(binary, address, str(seed), str(STEPS), str(int(KEEPS_ROLES)), config=config).splitlines()
         for address, config in (("127.0.0.1", ""), (OURS, config))
     )
     assert linux[-1] == "end", f"seed {seed}: on Linux {linux[-1]}"

@@ -1,7 +1,7 @@
 /* A program that knows nothing of corelane: calls on sockets, drawn from a seed, and what each returned. The test runs
  * it on Linux' sockets and on ours (../test_fuzz.py): the same seed, the same lines.
  *
- *   fuzz ADDRESS SEED STEPS
+ *   fuzz ADDRESS SEED STEPS ROLES    ROLES 1: no socket that has listened is asked to connect, or the other way round
  *
  * Each call is made by one of three threads, one at a time. What is drawn: fuzz_streams.h, fuzz_datagrams.h,
  * fuzz_names.h, fuzz_waits.h, fuzz_wild.h; what is known of the sockets: fuzz_model.h. Nothing that would wait is
@@ -94,11 +94,12 @@ int main(int argc, char **argv)
 {
     pthread_t thread;
     here.sin_family = AF_INET;
-    if (argc != 4 || inet_pton(AF_INET, argv[1], &here.sin_addr) != 1)
+    if (argc != 5 || inet_pton(AF_INET, argv[1], &here.sin_addr) != 1)
         return 2;
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
     signal(SIGPIPE, SIG_IGN);
     state = (uint64_t)atoll(argv[2]);
+    keeps_roles = atoi(argv[4]);
     sem_init(&done, 0, 0);
     for (unsigned i = 1; i < THREADS; i++) {
         sem_init(&begins[i], 0, 0);

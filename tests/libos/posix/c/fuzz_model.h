@@ -42,9 +42,11 @@ struct slot {
     bool early;            /* a shutdown failed before there was a connection */
     bool resets;           /* SO_LINGER, without a time */
     bool non_blocking;
+    bool connected, listened; /* it was, or was asked to, once */
 };
 
 static struct sockaddr_in here; /* the address, port 0 */
+static bool keeps_roles;        /* who has listened is not to connect, and the other way round */
 static struct slot slots[SLOTS];
 static uint64_t state;
 static char data[MOST];

@@ -40,7 +40,7 @@ static void names(void)
 {
     struct slot *s = anyone();
     struct room r;
-    if (!s)
+    if (!s || (keeps_roles && s->kind == FRESH && s->connected)) /* there it keeps its port, too */
         return;
     draw_room(&r);
     if (note(s, "getsockname", getsockname(fd_of(s), r.to, r.len)) == 0)

@@ -51,9 +51,12 @@ static void name(void)
 static void open_listener(void)
 {
     struct slot *s = draw(4) ? some(BOUND) : anyone();
-    if (!s || s->kind == FRESH || note(s, "listen", listen(fd_of(s), QUEUED)) < 0 || s->kind != BOUND)
+    if (!s || s->kind == FRESH || (keeps_roles && (s->connected || s->kind == OPEN))) /* of a reset one, too */
+        return;
+    if (note(s, "listen", listen(fd_of(s), QUEUED)) < 0 || s->kind != BOUND)
         return;
     s->kind = LISTENS;
+    s->listened = true;
     fcntl(s->fds[0], F_SETFL, O_NONBLOCK);
     s->non_blocking = true;
 }
@@ -87,6 +90,8 @@ static void open_connection(void)
     bool opens = s->kind == FRESH || s->kind == BOUND;
     if (to->kind != LISTENS && opens && to->kind != BOUND)
         return;
+    if (keeps_roles && opens && s->listened)
+        return;
     if (to->n == QUEUED ||
         (opens && s->non_blocking && s->early)) /* of the last poll says at once that it is writable */
         return;
@@ -94,6 +99,7 @@ static void open_connection(void)
     long rc = note(s, "connect", connect(fd_of(s), (struct sockaddr *)&at, sizeof at));
     if (!opens)
         return;
+    s->connected = true;
     if (rc < 0 && s->non_blocking) {
         finish_opening(s, &at, to->kind != LISTENS);
         if (to->kind != LISTENS) {
@@ -136,7 +142,8 @@ static void end_connection(void)
         end_peer(s, !(s->fin && s->shut));
     else
         return;
-    s->kind = FRESH; /* the port was not one that it asked for */
+    s->connected |= s->kind == OPEN; /* or it was accepted */
+    s->kind = FRESH;                 /* the port was not one that it asked for */
     s->to_read = s->written = 0;
     s->peer = -1;
     s->fin = s->shut = s->reset = s->deaf = s->seen = s->named = false;
