@@ -39,8 +39,8 @@ def _keeps_roles() -> bool:
 
 
 KEEPS_ROLES = _keeps_roles()
-"""This Linux refuses to listen on a socket that has been asked to connect, and the other way round. Others do it, and so
-do we (docs/posix.md)."""
+"""This Linux refuses to listen on a socket that was asked to connect, and the other way round. Others do it, as we do
+(docs/posix.md)."""
 
 
 def preloaded(words: str) -> dict[str, str]:
