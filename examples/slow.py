@@ -12,6 +12,7 @@ import gc
 import json
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -323,6 +324,7 @@ if __name__ == "__main__":
     parser.add_argument("--burst", type=int, default=8, help="of which so many come at a time (default 8)")
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="of the service")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was begun is ended, and files go
     run(given)
     n = int(state[STRUCK])
     told = {"cause": given.cause, "seed": given.seed, "requests": int(state[REQUESTS]), "struck": n}

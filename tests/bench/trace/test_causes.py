@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cltest.examples import EXAMPLES
@@ -37,3 +39,20 @@ def test_words_are_those_of_the_example() -> None:
     assert done.returncode == 2
     for word in CAUSES:
         assert f"'{word}'" in done.stderr or f" {word}" in done.stderr or f"{word}," in done.stderr
+
+
+@pytest.mark.parametrize("word", ["log", pytest.param("core", marks=pytest.mark.soak(takes_s=5))])
+def test_one_that_is_ended_leaves_no_files(word: str, tmp_path: Path) -> None:
+    places = os.environ | {"TMPDIR": str(tmp_path)}
+    command = [sys.executable, str(EXAMPLES / "slow.py"), word, "--seconds", "600"]
+    slow = subprocess.Popen(command, cwd=tmp_path, env=places, stderr=subprocess.PIPE, text=True)
+    assert slow.stderr is not None
+    try:
+        while "is slow" not in (line := slow.stderr.readline()):
+            assert line, "it has ended"
+        slow.terminate()
+        assert slow.wait(60) == 128 + signal.SIGTERM
+    finally:
+        slow.kill()
+        slow.communicate()
+    assert list(tmp_path.iterdir()) == []
